@@ -128,6 +128,11 @@ void PlanningFlags::AddTo(CLI::App& command) {
   command.add_flag("--parameter-shares", parameter_shares,
                    "Keep parameters and optimizer state in one share a rank, whatever the mesh, from which "
                    "each iteration brings them to its stages; with --strategies always");
+  command
+      .add_option("--most-parts", most_parts,
+                  "With --ep: into how many parts a micro-batch is cut at most, so that rows of one travel "
+                  "while another is computed; 1: it stays whole (4)")
+      ->check(CLI::Range(1, 4));
 }
 
 void AddCutFlag(CLI::App& command, Cut& cut) {
@@ -152,6 +157,7 @@ v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   options.set_memory_limit_bytes(BytesOfMegabytes(memory_mb));
   options.set_shard_optimizer_state(shard_optimizer_state);
   options.set_parameter_shares(parameter_shares);
+  options.set_most_parts(most_parts);
   return options;
 }
 
@@ -227,6 +233,7 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.planning.memory_limit_bytes", "--memory-mb"},
                                           {"job.planning.shard_optimizer_state", "--shard-optimizer-state"},
                                           {"job.planning.parameter_shares", "--parameter-shares"},
+                                          {"job.planning.most_parts", "--most-parts"},
                                           {"job.strategies", "--strategies"},
                                           {"a maximum length of", "--max-length"}});
   ToMegabytes(&text);

@@ -34,6 +34,8 @@ struct PlanningFlags {
   double memory_mb = 0;
   bool shard_optimizer_state = false;
   bool parameter_shares = false;
+  // 0: as many as pay.
+  uint32_t most_parts = 0;
 
   // --layout, --schedule, --recompute, --effort, --micro-batch-size, --token-cap, --layers-per-stage,
   // --rank-of-stage, --stage-split, --memory-mb, --shard-optimizer-state, --parameter-shares. What is set now

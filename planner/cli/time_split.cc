@@ -124,10 +124,10 @@ class Splitter {
     std::vector<ShareCosts> costs(shares.computed.size());
     for (size_t i = 0; i < costs.size(); ++i) {
       ShareCosts& share = costs[i];
-      if (!costs_.Layers(shares.computed[i], &share.real))
+      if (!costs_.Layers(shares.computed[i], shares.computed_parts[i], &share.real))
         return absl::InvalidArgumentError("plan.replicas: a micro-batch is outside of the job's profile");
-      share.has_tight =
-          costs_.Layers(shares.real[i], &share.tight) && ideal_.Layers(shares.real[i], &share.ideal);
+      share.has_tight = costs_.Layers(shares.real[i], shares.real_parts[i], &share.tight) &&
+                        ideal_.Layers(shares.real[i], shares.real_parts[i], &share.ideal);
       for (core::LayerCosts* layers : {&share.real, &share.tight, &share.ideal}) layers->exchange = {};
       if (micro_batch.computed_tokens() > 0)
         share.real_tokens = static_cast<double>(micro_batch.real_tokens()) /

@@ -72,6 +72,23 @@ StageLayout LayoutOf(const v1::Topology& topology) {
   return layout;
 }
 
+// Rows of one part follow each other; a row is a sample where there are several.
+void PutPartsTogether(const PartOfRow& part_of_row, MicroBatch* micro_batch) {
+  if (part_of_row.empty()) return;
+  const MicroBatch apart = *micro_batch;
+  micro_batch->samples.clear();
+  micro_batch->spans.clear();
+  micro_batch->part_rows = {0};
+  for (uint8_t part = 0; micro_batch->samples.size() < apart.samples.size(); ++part) {
+    for (size_t row = 0; row < part_of_row.size(); ++row) {
+      if (part_of_row[row] != part) continue;
+      micro_batch->samples.push_back(apart.samples[row]);
+      micro_batch->spans.push_back(apart.spans[row]);
+    }
+    micro_batch->part_rows.push_back(static_cast<int32_t>(micro_batch->samples.size()));
+  }
+}
+
 Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaPipeline>& pipelines,
                           int stages) {
   Assignment assignment(candidate.replicas.size());
@@ -83,6 +100,7 @@ Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaP
       micro_batch.layout = candidate.table.layout(slots[m]);
       micro_batch.row = candidate.table.row(slots[m]);
       micro_batch.spans = candidate.table.spans(slots[m]);
+      PutPartsTogether(candidate.table.part_of_row(slots[m]), &micro_batch);
       const auto recompute = pipelines[replica].recompute.begin() + static_cast<std::ptrdiff_t>(m * stages);
       micro_batch.recompute.assign(recompute, recompute + stages);
       assignment[replica].push_back(std::move(micro_batch));

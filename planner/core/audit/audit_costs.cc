@@ -63,21 +63,38 @@ class CostsAudit {
   std::vector<ShareCosts> ListMicroBatch(int replica, int m) {
     const v1::MicroBatch& micro_batch = plan_.replicas(replica).micro_batches(m);
     std::vector<Share> shares;
+    std::vector<std::vector<Share>> parts(costs_.group().context);
     if (costs_.group().context == 1) {
       shares.push_back(WholeShare(Sums(micro_batch)));
     } else {
-      SharesOf(Rows(micro_batch), batch_.samples, Spans(micro_batch), costs_.nodes(), costs_.group().context,
-               &shares);
+      const std::vector<Row> rows = Rows(micro_batch);
+      const std::vector<Span> spans = Spans(micro_batch);
+      shares = SharesOfRows(rows, spans, 0, rows.size());
+      for (int part = 0; part + 1 < micro_batch.part_rows_size(); ++part) {
+        const std::vector<Share> of_part =
+            SharesOfRows(rows, spans, micro_batch.part_rows(part), micro_batch.part_rows(part + 1));
+        for (size_t context = 0; context < parts.size(); ++context)
+          parts[context].push_back(of_part[context]);
+      }
     }
     std::vector<ShareCosts> result;
-    for (const Share& share : shares) {
+    for (size_t context = 0; context < shares.size(); ++context) {
       ShareCosts& costs = result.emplace_back();
-      costs.share = share;
-      if (!costs_.Layers(share, &costs.layers))
+      costs.share = shares[context];
+      if (!costs_.Layers(costs.share, parts[context], &costs.layers))
         list_.Add(
             absl::StrCat("replica ", replica, ", micro-batch ", m, ": its shape is outside of the profile"));
     }
     return result;
+  }
+
+  // By context rank, of rows `begin` to `end` - 1.
+  std::vector<Share> SharesOfRows(absl::Span<const Row> rows, absl::Span<const Span> spans, size_t begin,
+                                  size_t end) const {
+    std::vector<Share> shares;
+    SharesOf(rows.subspan(begin, end - begin), batch_.samples, spans.subspan(begin, end - begin),
+             costs_.nodes(), costs_.group().context, &shares);
+    return shares;
   }
 
   absl::Span<const uint32_t> SamplesOf(const v1::MicroBatch& micro_batch) const {

@@ -24,6 +24,7 @@ class OptionsAudit {
         CheckLayout(micro_batch);
         CheckSize(micro_batch);
         CheckTokens(micro_batch);
+        CheckParts(micro_batch);
         for (int stage = 0; stage < costs_.stages(); ++stage) CheckRecompute(micro_batch, stage);
       }
     }
@@ -86,6 +87,13 @@ class OptionsAudit {
       list_.Add(absl::StrCat(name_, "its ", micro_batch.samples_size(), " samples have ",
                              micro_batch.computed_tokens(), " tokens, options.token_cap is ",
                              job_.token_cap));
+  }
+
+  void CheckParts(const v1::MicroBatch& micro_batch) {
+    const int parts = micro_batch.part_rows_size() - 1;
+    if (parts > job_.most_parts)
+      list_.Add(
+          absl::StrCat(name_, "it is in ", parts, " parts, options.most_parts allows ", job_.most_parts));
   }
 
   // Rows are raised to the longest sample of the batch, of either side.

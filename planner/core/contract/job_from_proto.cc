@@ -413,6 +413,8 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   }
   job.micro_batch_size = static_cast<int32_t>(spec.planning().micro_batch_size());
   job.token_cap = spec.planning().token_cap();
+  const uint32_t most_parts = spec.planning().most_parts();
+  job.most_parts = static_cast<int32_t>(most_parts > 0 ? most_parts : kMostParts);
   if (spec.look_ahead_window() > 4096) return Wrong("job.look_ahead_window", "use at most 4096");
   return job;
 }

@@ -28,6 +28,8 @@ inline constexpr int64_t kMostJobBytes = int64_t{8} << 20;
 inline constexpr uint32_t kMostWidth = 1 << 20;
 inline constexpr uint32_t kMostFeedForwardWidth = 1 << 22;
 inline constexpr uint32_t kMostExperts = 4096;
+// Into which a micro-batch is cut where ranks divide experts.
+inline constexpr uint32_t kMostParts = 4;
 inline constexpr uint32_t kMostVocab = 1 << 24;
 inline constexpr uint32_t kMostSequenceLength = 1 << 24;
 // Of a micro-batch or a row.

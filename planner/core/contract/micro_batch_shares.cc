@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "absl/algorithm/container.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "planner/core/model/micro_batch.h"
@@ -25,7 +26,10 @@ MicroBatchShares WholeShares(const v1::MicroBatch& micro_batch, absl::Span<const
                                               static_cast<int32_t>(micro_batch.source_length()),
                                               static_cast<int32_t>(micro_batch.target_length()), packed.loss,
                                               windows.LessSquare(micro_batch.target_length()));
-  return {.computed = {WholeShare(computed)}, .real = {WholeShare(packed)}};
+  return {.computed = {WholeShare(computed)},
+          .real = {WholeShare(packed)},
+          .computed_parts = {{}},
+          .real_parts = {{}}};
 }
 
 absl::StatusOr<std::vector<Span>> SpansOf(const v1::MicroBatch& micro_batch, size_t rows, int contexts) {
@@ -45,6 +49,36 @@ absl::StatusOr<std::vector<Span>> SpansOf(const v1::MicroBatch& micro_batch, siz
   return spans;
 }
 
+// Ascending, from 0 to the number of rows.
+absl::Status CheckParts(const v1::MicroBatch& micro_batch, size_t rows) {
+  const auto& begins = micro_batch.part_rows();
+  bool sound = begins.empty() || (begins.size() > 1 && begins[0] == 0 && begins[begins.size() - 1] == rows);
+  for (int part = 0; sound && part + 1 < begins.size(); ++part) sound = begins[part] < begins[part + 1];
+  if (sound) return absl::OkStatus();
+  return absl::InvalidArgumentError("plan.replicas: the parts of a micro-batch do not hold each row once");
+}
+
+// A row of a micro-batch, or a sample in it, and where it is.
+struct PlacedRows {
+  std::vector<Row> rows;
+  std::vector<Span> spans;
+  // Where each part begins, and the last one's end.
+  std::vector<size_t> part_begins;
+};
+
+void AddShares(const PlacedRows& placed, const Batch& batch, const Nodes& nodes, int contexts,
+               std::vector<Share>* shares, std::vector<std::vector<Share>>* parts) {
+  SharesOf(placed.rows, batch.samples, placed.spans, nodes, contexts, shares);
+  parts->resize(contexts);
+  std::vector<Share> of_part;
+  for (size_t part = 0; part + 1 < placed.part_begins.size(); ++part) {
+    const size_t begin = placed.part_begins[part], size = placed.part_begins[part + 1] - begin;
+    SharesOf(absl::MakeSpan(placed.rows).subspan(begin, size), batch.samples,
+             absl::MakeSpan(placed.spans).subspan(begin, size), nodes, contexts, &of_part);
+    for (int context = 0; context < contexts; ++context) (*parts)[context].push_back(of_part[context]);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch, const Batch& batch,
@@ -55,15 +89,21 @@ absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_
   const RowLengths length = {.source = static_cast<int32_t>(micro_batch.source_length()),
                              .target = static_cast<int32_t>(micro_batch.target_length()),
                              .less_square = windows.LessSquare(micro_batch.target_length())};
-  const std::vector<Row> rows = RowsOf(samples, batch.samples, LayoutOf(micro_batch), length);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Span> spans, SpansOf(micro_batch, rows.size(), contexts));
-  std::vector<Span> span_of_sample;
-  for (size_t row = 0; row < rows.size(); ++row)
-    span_of_sample.insert(span_of_sample.end(), rows[row].samples.size(), spans[row]);
+  PlacedRows computed = {.rows = RowsOf(samples, batch.samples, LayoutOf(micro_batch), length),
+                         .spans = {},
+                         .part_begins = {micro_batch.part_rows().begin(), micro_batch.part_rows().end()}};
+  PENSTOCK_ASSIGN_OR_RETURN(computed.spans, SpansOf(micro_batch, computed.rows.size(), contexts));
+  PENSTOCK_RETURN_IF_ERROR(CheckParts(micro_batch, computed.rows.size()));
+  PlacedRows real = {
+      .rows = RowsOf(samples, batch.samples, Layout::kPacked, {}), .spans = {}, .part_begins = {}};
+  for (size_t row = 0; row < computed.rows.size(); ++row) {
+    if (absl::c_linear_search(computed.part_begins, row)) real.part_begins.push_back(real.spans.size());
+    real.spans.insert(real.spans.end(), computed.rows[row].samples.size(), computed.spans[row]);
+  }
+  if (!real.part_begins.empty()) real.part_begins.push_back(real.spans.size());
   MicroBatchShares shares;
-  SharesOf(rows, batch.samples, spans, nodes, contexts, &shares.computed);
-  SharesOf(RowsOf(samples, batch.samples, Layout::kPacked, {}), batch.samples, span_of_sample, nodes,
-           contexts, &shares.real);
+  AddShares(computed, batch, nodes, contexts, &shares.computed, &shares.computed_parts);
+  AddShares(real, batch, nodes, contexts, &shares.real, &shares.real_parts);
   return shares;
 }
 

@@ -17,10 +17,13 @@ struct MicroBatchShares {
   std::vector<Share> computed;
   // Of the samples' own tokens, each on the span of its row.
   std::vector<Share> real;
+  // The same of each part that passes go through in turn; empty lists where it is one.
+  std::vector<std::vector<Share>> computed_parts;
+  std::vector<std::vector<Share>> real_parts;
 };
 
 // The samples of the micro-batch must be in the batch; windows: of the job. Possible errors: INVALID_ARGUMENT
-// (the spans are not one for each row, inside of the group).
+// (the spans are not one for each row, inside of the group; the parts do not hold each row once).
 absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch, const Batch& batch,
                                                     const Nodes& nodes, int contexts,
                                                     const AttentionWindows& windows);

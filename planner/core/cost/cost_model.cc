@@ -39,6 +39,22 @@ int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors, doub
                         more * sums.target);
 }
 
+// Of a part of a micro-batch whose ranks hold their stages without tensor ranks.
+void AddPart(const ExchangeCosts& part, ExchangeCosts* all) {
+  const auto add = [](const ExchangeCosts::Half& half, ExchangeCosts::Half* sum) {
+    sum->bytes += half.bytes;
+    sum->ns += half.ns;
+  };
+  add(part.rows, &all->rows);
+  add(part.row_gradients, &all->row_gradients);
+  all->sent_bytes += part.sent_bytes;
+  all->received_bytes += part.received_bytes;
+  all->context_ns += part.context_ns;
+  all->exposed_forward_ns += part.exposed_forward_ns;
+  for (size_t level = 0; level < part.exposed_backward_ns.size(); ++level)
+    all->exposed_backward_ns[level] += part.exposed_backward_ns[level];
+}
+
 int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 }  // namespace
@@ -60,6 +76,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       expert_product_share_(job.expert_product_share),
       divided_state_(job.shard_optimizer_state),
       has_shares_(job.parameter_shares) {
+  if (makes_beside() && group().tensor == 1) most_parts_ = job.most_parts;
   for (const Stage& stage : shape().stages) {
     if (job.adapted) {
       AddAdaptedStage(job, stage);
@@ -129,6 +146,49 @@ bool CostModel::Layers(const Share& share, LayerCosts* costs) const {
   return true;
 }
 
+PartCosts CostModel::CostsOfPart(const LayerCosts& costs) const {
+  const auto floor = [](double ns) { return static_cast<int64_t>(std::floor(ns)); };
+  const LayerProducts products = ProductsOf(costs.backward[kDecoder][kKeepAll]);
+  PartCosts part;
+  part.forward_ns = floor(costs.forward[kDecoder]);
+  part.experts_ns = floor(products.experts_ns);
+  part.weights_ns = floor(products.ns);
+  part.rows_ns = costs.exchange.rows.ns;
+  part.row_gradients_ns = costs.exchange.row_gradients.ns;
+  part.context_forward_ns = costs.exchange.exposed_forward_ns;
+  part.context_backward_ns = costs.exchange.exposed_backward_ns;
+  for (int level = 0; level < kRecomputeLevels; ++level)
+    part.backward_ns[level] = floor(costs.backward[kDecoder][level]);
+  return part;
+}
+
+bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, LayerCosts* costs) const {
+  if (parts.empty()) return Layers(share, costs);
+  if (!layer_model_.Layers(share.sums, costs)) return false;
+  costs->forward[kDecoder] = 0;
+  costs->backward[kDecoder] = {};
+  costs->exchange = {};
+  costs->exchange.overlap = profile_.cluster.exchange_overlap;
+  for (const Share& part : parts) {
+    LayerCosts of_part;
+    if (!layer_model_.Layers(part.sums, &of_part)) return false;
+    of_part.exchange = exchange_model_.Costs(part, layer_model_);
+    costs->forward[kDecoder] += of_part.forward[kDecoder];
+    for (int level = 0; level < kRecomputeLevels; ++level)
+      costs->backward[kDecoder][level] += of_part.backward[kDecoder][level];
+    AddPart(of_part.exchange, &costs->exchange);
+    costs->exchange.parts.push_back(CostsOfPart(of_part));
+  }
+  return true;
+}
+
+int64_t CostModel::BesideNs(int stage, const LayerCosts& costs) const {
+  const int64_t layers = this->stage(stage).decoder_layers;
+  int64_t of_parts = 0;
+  for (const PartCosts& part : costs.exchange.parts) of_parts += part.experts_ns;
+  return costs.exchange.beside.TakenNs(layers) + layers * of_parts;
+}
+
 LayerProducts CostModel::ProductsOf(double backward_ns) const {
   const double ns = backward_ns * (1 - profile_.layers[kDecoder].backward_input_share);
   return {.ns = ns, .experts_ns = ns * expert_product_share_, .of_experts = expert_products_};
@@ -139,6 +199,12 @@ double CostModel::RowsTokenNs() const {
   if (!makes_beside()) return exchanged;
   const double backward = layer_model_.form(kDecoder).target_token_ns / layer_model_.form_divisor(kDecoder) *
                           layer_model_.backward_ratio(kDecoder, kKeepAll);
+  if (most_parts_ > 1) {
+    // Beside all that is computed.
+    const double computed =
+        layer_model_.form(kDecoder).target_token_ns / layer_model_.form_divisor(kDecoder) + backward;
+    return exchanged - profile_.cluster.exchange_overlap * std::min(exchanged, computed);
+  }
   // Backward it is half of all.
   return exchanged - profile_.cluster.exchange_overlap * std::min(exchanged / 2, ProductsOf(backward).ns);
 }

@@ -16,6 +16,7 @@
 #include "planner/core/cost/exchange_model.h"
 #include "planner/core/cost/layer_costs.h"
 #include "planner/core/cost/layer_model.h"
+#include "planner/core/cost/part_costs.h"
 #include "planner/core/cost/pass_exchange.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/cost/repeated_heads.h"
@@ -79,6 +80,8 @@ class CostModel {
 
   // False when the shape is outside of the profile: not on the grid, and no closed form.
   bool Layers(const Share& share, LayerCosts* costs) const;
+  // Of a rank that goes through the micro-batch in parts, of which it has these shares; empty: in one.
+  bool Layers(const Share& share, absl::Span<const Share> parts, LayerCosts* costs) const;
   // Of a rank that has all of a context rank's tokens, none of a divided row.
   bool Layers(const TokenSums& sums, LayerCosts* costs) const { return Layers(WholeShare(sums), costs); }
   // What each context rank has of a micro-batch when it is divided as evenly as can be: no placement is
@@ -101,13 +104,14 @@ class CostModel {
   // head's is never apart: it would have to keep the gradient of the logits, which is larger than all else.
   // Nor is what is made beside exchanges of rows (BesideNs).
   int64_t WeightNs(int stage, const LayerCosts& costs) const;
-  int64_t BesideNs(int stage, const LayerCosts& costs) const {
-    return costs.exchange.beside.TakenNs(this->stage(stage).decoder_layers);
-  }
+  int64_t BesideNs(int stage, const LayerCosts& costs) const;
 
   // Inside a forward pass, and inside a whole backward pass or BACKWARD_INPUT. All 0 for a group of one rank.
   PassExchange ForwardExchange(int stage, const LayerCosts& costs) const;
   PassExchange BackwardExchange(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
+
+  // Into how many parts a micro-batch may be cut; 1: passes go through it as it is.
+  int most_parts() const { return most_parts_; }
 
   // Of a token's rows and their gradients, to experts on other ranks and back, in both passes of one layer
   // that keeps everything: what products for weights do not hide. A line through the tokens, for estimates.
@@ -200,6 +204,8 @@ class CostModel {
   bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
   // A rank's products for the weights of a decoder layer that takes so long backward.
   LayerProducts ProductsOf(double backward_ns) const;
+  // Of a part, whose costs as a micro-batch of its own these are.
+  PartCosts CostsOfPart(const LayerCosts& costs) const;
   // All parameters of the stage on one of its ranks but experts that ranks divide, not rounded; `experts`: of
   // these, on all ranks.
   double OwnBytes(const Stage& stage, double experts) const;
@@ -224,6 +230,7 @@ class CostModel {
   // Of a rank's experts in each layer; and which part they are of the products for a layer's weights.
   int64_t expert_products_;
   double expert_product_share_;
+  int most_parts_ = 1;
   // The optimizer state, over replicas; or all, over all ranks.
   bool divided_state_;
   bool has_shares_;

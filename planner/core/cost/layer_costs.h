@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
+#include "planner/core/cost/part_costs.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/cost/weights_beside.h"
 
@@ -32,6 +34,10 @@ struct ExchangeCosts {
   // pass.
   int64_t exposed_forward_ns = 0;
   std::array<int64_t, kRecomputeLevels> exposed_backward_ns = {};
+  // Of a micro-batch in parts; all else above is then the sum over them.
+  std::vector<PartCosts> parts;
+  // How much of an exchange of rows goes on while the rank computes, 0 to 1.
+  double overlap = 0;
 };
 
 // Time of one layer of each kind for one micro-batch, nanoseconds: what it computes.

@@ -1,5 +1,7 @@
 #include "planner/core/cost/pass_exchange.h"
 
+#include <cmath>
+
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/level_counts.h"
 
@@ -19,6 +21,11 @@ void AddLayers(int64_t layers, const HalfCounts& halves, const ExchangeCosts& ea
 void AddRows(int64_t times, const ExchangeCosts::Half& rows, PassExchange* exchange) {
   exchange->expert_bytes += times * rows.bytes;
   exchange->expert_ns += times * rows.ns;
+}
+
+// Of a micro-batch in parts, of which the rank would wait so long if nothing slowed it down.
+int64_t Exposed(int64_t expert_ns, int64_t waiting_ns, double overlap) {
+  return expert_ns - static_cast<int64_t>(std::floor(overlap * static_cast<double>(expert_ns - waiting_ns)));
 }
 
 // An embedding sums in either direction.
@@ -41,6 +48,9 @@ PassExchange ForwardExchange(const Stage& stage, const GroupShape& group, const 
   const int64_t layers = stage.layers();
   AddRows(layers * kRowExchanges, each.rows, &exchange);
   exchange.expert_exposed_ns = exchange.expert_ns;
+  if (!each.parts.empty())
+    exchange.expert_exposed_ns =
+        Exposed(exchange.expert_ns, ForwardWaitingNs(stage, each.parts), each.overlap);
   exchange.context_sent_bytes = layers * each.sent_bytes;
   exchange.context_received_bytes = layers * each.received_bytes;
   exchange.context_ns = layers * each.context_ns;
@@ -69,8 +79,10 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
   const int64_t layers = stage.layers();
   const WeightsBeside& beside = each.beside;
   exchange.expert_exposed_ns =
-      exchange.expert_ns -
-      beside.HiddenNs(stage.decoder_layers, levels.counts[kDecoder][kKeepAll], each.row_gradients.ns);
+      each.parts.empty()
+          ? exchange.expert_ns - beside.HiddenNs(stage.decoder_layers, levels.counts[kDecoder][kKeepAll],
+                                                 each.row_gradients.ns)
+          : Exposed(exchange.expert_ns, BackwardWaitingNs(stage, recompute, each.parts), each.overlap);
   exchange.products_beside_return = beside.return_products;
   exchange.products_beside_arrival = beside.arrival_products;
   exchange.others_beside_arrival = beside.arrival_others;

@@ -152,6 +152,9 @@ struct MicroBatch {
   RowLengths row;
   // Of each row; empty where stage groups have one context rank.
   std::vector<Span> spans;
+  // The parts that passes go through in turn: where their rows begin, and where the last one's end. Empty: it
+  // is one.
+  std::vector<int32_t> part_rows;
   // On each stage; empty until memory has been fitted.
   std::vector<StageRecompute> recompute;
 };

@@ -117,6 +117,8 @@ struct Job {
   // 0: searched. Of policies whose micro-batches are counted in rows, and in tokens.
   int32_t micro_batch_size = 0;
   int64_t token_cap = 0;
+  // Into which a micro-batch may be cut where ranks divide experts.
+  int32_t most_parts = 1;
 };
 
 }  // namespace penstock::core

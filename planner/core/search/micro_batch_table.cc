@@ -10,6 +10,8 @@ namespace {
 
 // Context ranks that are looked at in the time of a pass of a list schedule.
 constexpr int64_t kLooksInAPass = 40;
+// Into which slots are cut while they are searched; then into as many as may be.
+constexpr int kQuickParts = 2;
 
 }  // namespace
 
@@ -17,9 +19,11 @@ MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const Sample
                                  std::vector<int32_t> levels, TransferBuffers buffers, TokenRoom room)
     : costs_(&costs),
       placer_(costs, room),
+      row_parts_(costs),
       tokens_(tokens),
       initial_levels_(std::move(levels)),
       buffers_(buffers),
+      most_parts_(std::min(kQuickParts, costs.most_parts())),
       rank_work_(costs.positions()) {}
 
 void MicroBatchTable::Reserve(size_t slots) {
@@ -33,6 +37,7 @@ void MicroBatchTable::Reserve(size_t slots) {
   layer_costs_.reserve(all * contexts());
   shares_.reserve(all * contexts());
   spans_.reserve(all);
+  part_of_row_.reserve(all);
   stale_.reserve(all);
   figures_.reserve(all * offset(1));
 }
@@ -48,19 +53,21 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   layer_costs_.resize(at_context(slot + 1));
   shares_.resize(at_context(slot + 1));
   spans_.emplace_back();
-  stale_.push_back(0);
+  part_of_row_.emplace_back();
+  stale_.push_back(Stale::kNothing);
   figures_.resize(offset(slot + 1));
   Place(slot);
   return slot;
 }
 
 void MicroBatchTable::Place(int slot, Placer::Care care) {
-  stale_[slot] = 0;
+  stale_[slot] = most_parts_ > 1 ? Stale::kParts : Stale::kNothing;
+  part_of_row_[slot].clear();
   if (contexts() == 1) {
     shares_[slot] = WholeShare(Sums(slot));
     return;
   }
-  const std::vector<Row> rows = RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
+  const std::vector<Row> rows = Rows(slot);
   placer_.Place(rows, tokens_, care, &spans_[slot]);
   SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), costs_->group().context, &placed_);
   std::copy(placed_.begin(), placed_.end(), shares_.begin() + static_cast<ptrdiff_t>(at_context(slot)));
@@ -69,18 +76,63 @@ void MicroBatchTable::Place(int slot, Placer::Care care) {
 void MicroBatchTable::PlaceThoroughly(int slot) {
   if (costs_->group().context == 1) return;
   Place(slot, Placer::Care::kThorough);
+  const int quick = std::exchange(most_parts_, costs_->most_parts());
   Update(slot);
+  most_parts_ = quick;
 }
 
 int64_t MicroBatchTable::placing_passes() const { return placer_.looked_at() / kLooksInAPass; }
 
-bool MicroBatchTable::CostLayers(int slot) {
-  const size_t begin = at_context(slot);
-  bool known = true;
-  for (size_t at = begin; at < begin + contexts(); ++at) {
-    known = costs_->Layers(shares_[at], &layer_costs_[at]) && known;
+bool MicroBatchTable::CostLayers(int slot, const PartOfRow& part_of_row, absl::Span<LayerCosts> costs) const {
+  // [context rank][part].
+  std::vector<std::vector<Share>> parts(contexts());
+  if (!part_of_row.empty()) {
+    const std::vector<Row> rows = Rows(slot);
+    std::vector<Share> shares;
+    for (int part = 0; part <= *std::max_element(part_of_row.begin(), part_of_row.end()); ++part) {
+      SharesOfPart(rows, tokens_, spans_[slot], part_of_row, part, costs_->nodes(), costs_->group().context,
+                   &shares);
+      for (size_t context = 0; context < contexts(); ++context) parts[context].push_back(shares[context]);
+    }
   }
+  bool known = true;
+  for (size_t context = 0; context < contexts(); ++context)
+    known = costs_->Layers(Shares(slot)[context], parts[context], &costs[context]) && known;
   return known;
+}
+
+int64_t MicroBatchTable::PassesNs(int slot, absl::Span<const LayerCosts> costs) const {
+  int64_t passes_ns = 0;
+  for (int stage = 0; stage < costs_->stages(); ++stage) {
+    const StageRecompute recompute =
+        RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
+    int64_t forward = 0;
+    int64_t backward = 0;
+    for (const LayerCosts& layers : costs) {
+      forward = std::max(forward, costs_->ForwardNs(stage, layers));
+      backward = std::max(backward, costs_->BackwardNs(stage, layers, recompute));
+    }
+    passes_ns += forward + backward;
+  }
+  return passes_ns;
+}
+
+// Rows that lie one behind another in rows of samples stay in their order.
+void MicroBatchTable::CutIntoParts(int slot) {
+  stale_[slot] = Stale::kNothing;
+  if (layouts_[slot] == Layout::kConcatenated) return;
+  const std::vector<Row> rows = Rows(slot);
+  int64_t least_ns = PassesNs(slot, layer_costs(slot));
+  std::vector<LayerCosts> costs(contexts());
+  for (int parts = 2; parts <= most_parts_; ++parts) {
+    PartOfRow part_of_row = row_parts_.Divide(rows, spans_[slot], parts);
+    if (part_of_row.empty() || !CostLayers(slot, part_of_row, absl::MakeSpan(costs))) continue;
+    const int64_t passes_ns = PassesNs(slot, costs);
+    if (passes_ns >= least_ns) continue;
+    least_ns = passes_ns;
+    part_of_row_[slot] = std::move(part_of_row);
+    std::copy(costs.begin(), costs.end(), layer_costs_.begin() + static_cast<ptrdiff_t>(at_context(slot)));
+  }
 }
 
 int64_t MicroBatchTable::ForwardNs(int slot, int stage) const {
@@ -110,8 +162,10 @@ StageMemory MicroBatchTable::Memory(int slot, int stage) const {
 }
 
 void MicroBatchTable::Update(int slot) {
-  if (stale_[slot] != 0) Place(slot);
-  known_[slot] = CostLayers(slot) ? 1 : 0;
+  if (stale_[slot] == Stale::kPlaces) Place(slot);
+  const absl::Span<LayerCosts> costs = absl::MakeSpan(layer_costs_).subspan(at_context(slot), contexts());
+  known_[slot] = CostLayers(slot, part_of_row_[slot], costs) ? 1 : 0;
+  if (stale_[slot] == Stale::kParts && known(slot)) CutIntoParts(slot);
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
   const int stages = costs_->stages();
   for (int stage = 0; stage < stages; ++stage) {
@@ -153,6 +207,7 @@ void MicroBatchTable::Save(int slot, Saved* saved) const {
   saved->spans = spans_[slot];
   const absl::Span<const Share> shares = Shares(slot);
   saved->shares.assign(shares.begin(), shares.end());
+  saved->part_of_row = part_of_row_[slot];
   saved->work_ns = work_ns_[slot];
   saved->known = known_[slot] != 0;
 }
@@ -167,7 +222,8 @@ void MicroBatchTable::Restore(const Saved& saved) {
   std::copy(saved.layer_costs.begin(), saved.layer_costs.end(), layer_costs_.begin() + first);
   spans_[saved.slot] = saved.spans;
   std::copy(saved.shares.begin(), saved.shares.end(), shares_.begin() + first);
-  stale_[saved.slot] = 0;
+  part_of_row_[saved.slot] = saved.part_of_row;
+  stale_[saved.slot] = Stale::kNothing;
 }
 
 }  // namespace penstock::core

@@ -13,6 +13,7 @@
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/share.h"
 #include "planner/core/placement/placer.h"
+#include "planner/core/placement/row_parts.h"
 #include "planner/core/schedule/stage_bytes.h"
 
 namespace penstock::core {
@@ -45,6 +46,7 @@ class MicroBatchTable {
     std::vector<LayerCosts> layer_costs;
     std::vector<Span> spans;
     std::vector<Share> shares;
+    PartOfRow part_of_row;
     int64_t work_ns = 0;
     bool known = true;
   };
@@ -74,7 +76,7 @@ class MicroBatchTable {
   int slots() const { return static_cast<int>(samples_.size()); }
   // For a change: Update places them anew.
   std::vector<uint32_t>& samples(int slot) {
-    stale_[slot] = 1;
+    stale_[slot] = Stale::kPlaces;
     return samples_[slot];
   }
   const std::vector<uint32_t>& samples(int slot) const { return samples_[slot]; }
@@ -89,6 +91,8 @@ class MicroBatchTable {
   TokenSums Sums(int slot) const { return SumsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]); }
   // The placement of its rows; empty where stage groups have one context rank.
   const std::vector<Span>& spans(int slot) const { return spans_[slot]; }
+  // The part of each row; empty: it is one.
+  const PartOfRow& part_of_row(int slot) const { return part_of_row_[slot]; }
   // What each context rank has of it, and what that costs in a layer.
   absl::Span<const Share> Shares(int slot) const { return {&shares_[at_context(slot)], contexts()}; }
   absl::Span<const LayerCosts> layer_costs(int slot) const {
@@ -122,14 +126,23 @@ class MicroBatchTable {
 
   // Divides the slot over the context ranks.
   void Place(int slot, Placer::Care care = Placer::Care::kQuick);
-  // False where the shape is outside of the profile.
-  bool CostLayers(int slot);
+  std::vector<Row> Rows(int slot) const {
+    return RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
+  }
+  // Of context ranks that go through the slot in these parts. False where the shape is outside of the
+  // profile.
+  bool CostLayers(int slot, const PartOfRow& part_of_row, absl::Span<LayerCosts> costs) const;
+  // Into as many as make its passes shortest, which costs are known.
+  void CutIntoParts(int slot);
+  // Forward and backward pass of all stages.
+  int64_t PassesNs(int slot, absl::Span<const LayerCosts> costs) const;
   int64_t ForwardNs(int slot, int stage) const;
   int64_t BackwardNs(int slot, int stage, const StageRecompute& recompute) const;
   int64_t WeightNs(int slot, int stage) const;
 
   const CostModel* costs_;
   Placer placer_;
+  RowParts row_parts_;
   absl::Span<const SampleTokens> tokens_;
   std::vector<int32_t> initial_levels_;
   TransferBuffers buffers_;
@@ -144,8 +157,12 @@ class MicroBatchTable {
   std::vector<LayerCosts> layer_costs_;
   std::vector<Share> shares_;
   std::vector<std::vector<Span>> spans_;
-  // Whether the samples have changed since they were placed.
-  std::vector<char> stale_;
+  std::vector<PartOfRow> part_of_row_;
+  // What has to be done anew since the samples have changed: they are to be placed, or cut into parts.
+  enum class Stale : uint8_t { kNothing, kParts, kPlaces };
+  std::vector<Stale> stale_;
+  // Into which slots are cut at most: few while many are tried.
+  int most_parts_ = 1;
   std::vector<int64_t> figures_;
   std::vector<int64_t> rank_work_;
   // Of the slot that is placed.

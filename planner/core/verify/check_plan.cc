@@ -16,10 +16,11 @@ void CheckRules(const v1::Batch& batch, const v1::Plan& plan, StopToken stop, ve
   if (!verify::CheckStructure(batch, plan, report)) return;
   verify::CheckFields(plan, report);
   const verify::PlanIndex index(batch, plan, stop);
-  for (const auto check : {verify::CheckCoverage, verify::CheckTransfers, verify::CheckDependencies,
-                           verify::CheckLifecycle, verify::CheckSchedule, verify::CheckCollectives,
-                           verify::CheckMemory, verify::CheckBuffers, verify::CheckTokens, verify::CheckSpans,
-                           verify::CheckJointPasses, verify::CheckPredictions, verify::CheckRendezvous}) {
+  for (const auto check :
+       {verify::CheckCoverage, verify::CheckTransfers, verify::CheckDependencies, verify::CheckLifecycle,
+        verify::CheckSchedule, verify::CheckCollectives, verify::CheckMemory, verify::CheckBuffers,
+        verify::CheckTokens, verify::CheckSpans, verify::CheckParts, verify::CheckJointPasses,
+        verify::CheckPredictions, verify::CheckRendezvous}) {
     if (index.stopped()) return;
     check(index, report);
   }

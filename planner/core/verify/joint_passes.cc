@@ -44,7 +44,7 @@ class Exchange {
       moved.tensor = halves.source * HalfBytes(share.source) + halves.target * HalfBytes(share.target);
     }
     const uint64_t layers = mesh_.layers(pass.stage()) * key_value_bytes_;
-    moved.expert = ExpertBytes(pass, forward, share.target);
+    for (const uint64_t tokens : share.part_targets) moved.expert += ExpertBytes(pass, forward, tokens);
     moved.sent = layers * share.sent;
     moved.received = layers * share.received;
     // Keys and values once more, and their gradients the other way.
@@ -57,8 +57,8 @@ class Exchange {
     return plan_.topology().replicas(index_.ReplicaOf(rank_)).stages(static_cast<int>(pass.stage()));
   }
 
-  // Rows of the tokens of a context rank to experts on other ranks and back, in each layer; gradients of rows
-  // have 16 bytes more, and a layer that is run again sends rows once more.
+  // Rows of a part's tokens of a context rank to experts on other ranks and back, in each layer; gradients of
+  // rows have 16 bytes more, and a layer that is run again sends rows once more.
   uint64_t ExpertBytes(const v1::Instruction& pass, bool forward, uint64_t tokens) const {
     const uint64_t expert = mesh_.experts;
     if (expert == 1) return 0;
@@ -172,8 +172,8 @@ void CheckExchangeTimes(int rank, const v1::Instruction& pass, Report& report) {
                               pass.own_duration_ns()));
 }
 
-// Products of weights are made beside the exchanges of backward passes alone, and of experts that the rank
-// has.
+// Products of weights are named beside the exchanges of backward passes alone, of experts that the rank has,
+// and not of micro-batches in parts, whose passes make them all.
 void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, Report& report) {
   const v1::PassExchange& exchange = pass.exchange();
   if (!MakesBeside(exchange)) return;
@@ -183,6 +183,13 @@ void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, 
   if (!backward || ranks == 1) {
     report.AddAt(kCollectives, rank, pass,
                  "exchange puts products of weights beside an exchange of gradients of rows that it has not");
+    return;
+  }
+  const v1::MicroBatch& micro_batch =
+      plan.replicas(index.ReplicaOf(rank)).micro_batches(static_cast<int>(pass.micro_batch()));
+  if (!micro_batch.part_rows().empty()) {
+    report.AddAt(kCollectives, rank, pass,
+                 "exchange names products of weights, but the micro-batch is in parts");
     return;
   }
   const bool gated = plan.model().feed_forward() == v1::FEED_FORWARD_GATED_GELU ||

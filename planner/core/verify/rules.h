@@ -38,6 +38,8 @@ void CheckBuffers(const PlanIndex& index, Report& report);
 void CheckJointPasses(const PlanIndex& index, Report& report);
 // Part of rule 7: every token of every row is on one context rank.
 void CheckSpans(const PlanIndex& index, Report& report);
+// Part of rule 7: every row is in one of the parts that passes go through in turn.
+void CheckParts(const PlanIndex& index, Report& report);
 
 // Rules 2 and 5: runs every rank's list one instruction at a time, where a transfer ends only when both ends
 // are at it and a collective only when all its ranks are. Reports each rank that never reaches its end, and

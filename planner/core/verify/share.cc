@@ -150,13 +150,39 @@ bool IsSpanAllowed(const Span& span, uint64_t target, uint32_t contexts) {
   return span.ranks == 1 || target >= 2 * span.ranks;
 }
 
+namespace {
+
+// Whether a part other than the first begins with the row; `next`: of the parts that have not begun.
+bool BeginsPart(const v1::MicroBatch& micro_batch, size_t row, int* next) {
+  const auto& begins = micro_batch.part_rows();
+  while (*next < begins.size() && begins[*next] < row) ++*next;
+  return *next < begins.size() && begins[*next] == row;
+}
+
+// From what there was when each part began to how much is in it.
+void EndParts(Share* share) {
+  std::vector<uint64_t>& parts = share->part_targets;
+  for (size_t part = 0; part < parts.size(); ++part)
+    parts[part] = (part + 1 < parts.size() ? parts[part + 1] : share->target) - parts[part];
+}
+
+}  // namespace
+
 std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch,
                             uint32_t contexts) {
-  if (contexts == 1) return {WholeShare(micro_batch)};
+  if (contexts == 1) {
+    Share whole = WholeShare(micro_batch);
+    whole.part_targets = {whole.target};
+    return {whole};
+  }
   std::vector<Share> shares(contexts);
   const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
   const std::vector<RowSamples> samples = RowSamplesOf(micro_batch);
+  int next_part = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
+    if (row == 0 || BeginsPart(micro_batch, row, &next_part)) {
+      for (Share& share : shares) share.part_targets.push_back(share.target);
+    }
     const auto at = static_cast<int>(row);
     Span span;
     if (at < micro_batch.span_first_size() && at < micro_batch.span_ranks_size())
@@ -164,6 +190,7 @@ std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const 
     if (!IsSpanAllowed(span, rows[row].target, contexts)) span = {};
     RowDivision(batch, micro_batch, samples[row], rows[row].target).AddTo(span, &shares);
   }
+  for (Share& share : shares) EndParts(&share);
   return shares;
 }
 

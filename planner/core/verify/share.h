@@ -34,6 +34,8 @@ struct Share {
   // pass.
   uint64_t sent = 0;
   uint64_t received = 0;
+  // Of `target`, those of each part that passes go through in turn: one part at least.
+  std::vector<uint64_t> part_targets;
 };
 
 // mesh.context and mesh.tensor, 0 standing for 1.

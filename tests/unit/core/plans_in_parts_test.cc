@@ -1,0 +1,109 @@
+// Plans whose passes go through micro-batches in parts, while rows of experts travel: sound, as their costs
+// say, and no longer than plans that leave micro-batches whole.
+//
+// PENSTOCK_RANDOM_JOBS=N looks at N jobs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/audit/audit_plan.h"
+#include "planner/core/planner.h"
+#include "planner/core/verify/check_plan.h"
+#include "tests/support/environment.h"
+#include "tests/unit/core/random_job.h"
+
+namespace penstock::core {
+namespace {
+
+#if defined(NDEBUG)
+constexpr int kJobs = 120;
+#else
+constexpr int kJobs = 12;
+#endif
+
+// Ranks that divide experts and no layers; rows that take a tenth of a layer, or as long as some.
+RandomPlanningCase MakeCase(int seed) {
+  RandomJobLimits limits;
+  limits.context = 8;
+  limits.expert_percent = 100;
+  limits.samples = 60;
+  limits.pipeline = 2;
+  limits.replicas = 2;
+  limits.windows_percent = 25;
+  RandomPlanningCase given = MakeRandomCase(5000000 + seed, limits);
+  Random random(seed);
+  v1::Cluster* const cluster = given.job.mutable_profile()->mutable_cluster();
+  cluster->set_exchange_overlap(random.Chance(50) ? 1 : 0.01 * random.Range(50, 100));
+  const double bandwidth = 1e6 * static_cast<double>(1 << random.Range(5, 12));
+  cluster->set_intra_node_collective_bytes_per_second(bandwidth);
+  cluster->set_inter_node_collective_bytes_per_second(bandwidth);
+  return given;
+}
+
+bool HasParts(const v1::Plan& plan) {
+  for (const v1::Replica& replica : plan.replicas())
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches())
+      if (!micro_batch.part_rows().empty()) return true;
+  return false;
+}
+
+class PlansInPartsTest : public testing::Test {
+ protected:
+  // Empty where the job, or the batch, cannot be planned.
+  static v1::Plan PlanOf(const RandomPlanningCase& given, uint32_t most_parts) {
+    v1::JobSpec job = given.job;
+    job.mutable_planning()->set_most_parts(most_parts);
+    const auto planner = Planner::Create(job);
+    if (!planner.ok()) return {};
+    auto plan = (*planner)->MakePlan(given.batch);
+    return plan.ok() ? *std::move(plan) : v1::Plan();
+  }
+
+  static void ExpectSound(const RandomPlanningCase& given, const v1::Plan& plan) {
+    EXPECT_LE(plan.lower_bound_ns(), plan.predicted().makespan_ns());
+    for (const Violation& violation : CheckPlan(given.batch, plan))
+      ADD_FAILURE() << "rule " << violation.rule << ": " << violation.message;
+    const auto audited = AuditPlan(given.batch, plan, given.job.profile());
+    ASSERT_TRUE(audited.ok()) << audited.status();
+    for (const Violation& violation : *audited)
+      ADD_FAILURE() << "rule " << violation.rule << ": " << violation.message;
+  }
+};
+
+TEST_F(PlansInPartsTest, AreSoundAndSeldomLongerThanWithoutParts) {
+  const int count = FromEnvironment("PENSTOCK_RANDOM_JOBS", kJobs);
+  int planned = 0, in_parts = 0;
+  std::vector<double> ratios;
+  for (int seed = 0; seed < count && !HasFailure(); ++seed) {
+    const RandomPlanningCase given = MakeCase(seed);
+    if (given.job.mesh().expert() < 2) continue;
+    SCOPED_TRACE(absl::StrCat("seed ", seed, "\n", given.Describe()));
+    const v1::Plan plan = PlanOf(given, 0);
+    if (plan.programs().empty()) continue;
+    ++planned;
+    ExpectSound(given, plan);
+    if (!HasParts(plan)) continue;
+    ++in_parts;
+    const v1::Plan whole = PlanOf(given, 1);
+    if (whole.programs().empty()) continue;
+    EXPECT_FALSE(HasParts(whole));
+    ratios.push_back(static_cast<double>(plan.predicted().makespan_ns()) /
+                     static_cast<double>(whole.predicted().makespan_ns()));
+  }
+  ASSERT_FALSE(ratios.empty());
+  std::sort(ratios.begin(), ratios.end());
+  std::cout << planned << " plans, " << in_parts << " with micro-batches in parts; beside whole ones: best "
+            << ratios.front() << ", median " << ratios[ratios.size() / 2] << ", 90 % "
+            << ratios[ratios.size() * 9 / 10] << ", worst " << ratios.back() << "\n";
+  EXPECT_GT(in_parts, planned / 4);
+  EXPECT_LT(ratios[ratios.size() / 2], 1);
+  EXPECT_LE(ratios.back(), 1.1);
+}
+
+}  // namespace
+}  // namespace penstock::core
