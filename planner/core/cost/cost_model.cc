@@ -199,12 +199,6 @@ double CostModel::RowsTokenNs() const {
   if (!makes_beside()) return exchanged;
   const double backward = layer_model_.form(kDecoder).target_token_ns / layer_model_.form_divisor(kDecoder) *
                           layer_model_.backward_ratio(kDecoder, kKeepAll);
-  if (most_parts_ > 1) {
-    // Beside all that is computed.
-    const double computed =
-        layer_model_.form(kDecoder).target_token_ns / layer_model_.form_divisor(kDecoder) + backward;
-    return exchanged - profile_.cluster.exchange_overlap * std::min(exchanged, computed);
-  }
   // Backward it is half of all.
   return exchanged - profile_.cluster.exchange_overlap * std::min(exchanged / 2, ProductsOf(backward).ns);
 }

@@ -10,8 +10,6 @@ namespace {
 
 // Context ranks that are looked at in the time of a pass of a list schedule.
 constexpr int64_t kLooksInAPass = 40;
-// Into which slots are cut while they are searched; then into as many as may be.
-constexpr int kQuickParts = 2;
 
 }  // namespace
 
@@ -23,7 +21,6 @@ MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const Sample
       tokens_(tokens),
       initial_levels_(std::move(levels)),
       buffers_(buffers),
-      most_parts_(std::min(kQuickParts, costs.most_parts())),
       rank_work_(costs.positions()) {}
 
 void MicroBatchTable::Reserve(size_t slots) {
@@ -54,14 +51,14 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   shares_.resize(at_context(slot + 1));
   spans_.emplace_back();
   part_of_row_.emplace_back();
-  stale_.push_back(Stale::kNothing);
+  stale_.push_back(0);
   figures_.resize(offset(slot + 1));
   Place(slot);
   return slot;
 }
 
 void MicroBatchTable::Place(int slot, Placer::Care care) {
-  stale_[slot] = most_parts_ > 1 ? Stale::kParts : Stale::kNothing;
+  stale_[slot] = 0;
   part_of_row_[slot].clear();
   if (contexts() == 1) {
     shares_[slot] = WholeShare(Sums(slot));
@@ -76,9 +73,7 @@ void MicroBatchTable::Place(int slot, Placer::Care care) {
 void MicroBatchTable::PlaceThoroughly(int slot) {
   if (costs_->group().context == 1) return;
   Place(slot, Placer::Care::kThorough);
-  const int quick = std::exchange(most_parts_, costs_->most_parts());
   Update(slot);
-  most_parts_ = quick;
 }
 
 int64_t MicroBatchTable::placing_passes() const { return placer_.looked_at() / kLooksInAPass; }
@@ -117,22 +112,21 @@ int64_t MicroBatchTable::PassesNs(int slot, absl::Span<const LayerCosts> costs) 
   return passes_ns;
 }
 
-// Rows that lie one behind another in rows of samples stay in their order.
+// Of the concatenated layout none: its rows are filled in the order of the samples.
 void MicroBatchTable::CutIntoParts(int slot) {
-  stale_[slot] = Stale::kNothing;
-  if (layouts_[slot] == Layout::kConcatenated) return;
+  if (!known(slot) || layouts_[slot] == Layout::kConcatenated) return;
   const std::vector<Row> rows = Rows(slot);
   int64_t least_ns = PassesNs(slot, layer_costs(slot));
   std::vector<LayerCosts> costs(contexts());
-  for (int parts = 2; parts <= most_parts_; ++parts) {
+  for (int parts = 2; parts <= costs_->most_parts(); ++parts) {
     PartOfRow part_of_row = row_parts_.Divide(rows, spans_[slot], parts);
     if (part_of_row.empty() || !CostLayers(slot, part_of_row, absl::MakeSpan(costs))) continue;
     const int64_t passes_ns = PassesNs(slot, costs);
     if (passes_ns >= least_ns) continue;
     least_ns = passes_ns;
     part_of_row_[slot] = std::move(part_of_row);
-    std::copy(costs.begin(), costs.end(), layer_costs_.begin() + static_cast<ptrdiff_t>(at_context(slot)));
   }
+  if (!part_of_row_[slot].empty()) Update(slot);
 }
 
 int64_t MicroBatchTable::ForwardNs(int slot, int stage) const {
@@ -162,10 +156,9 @@ StageMemory MicroBatchTable::Memory(int slot, int stage) const {
 }
 
 void MicroBatchTable::Update(int slot) {
-  if (stale_[slot] == Stale::kPlaces) Place(slot);
+  if (stale_[slot] != 0) Place(slot);
   const absl::Span<LayerCosts> costs = absl::MakeSpan(layer_costs_).subspan(at_context(slot), contexts());
   known_[slot] = CostLayers(slot, part_of_row_[slot], costs) ? 1 : 0;
-  if (stale_[slot] == Stale::kParts && known(slot)) CutIntoParts(slot);
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
   const int stages = costs_->stages();
   for (int stage = 0; stage < stages; ++stage) {
@@ -223,7 +216,7 @@ void MicroBatchTable::Restore(const Saved& saved) {
   spans_[saved.slot] = saved.spans;
   std::copy(saved.shares.begin(), saved.shares.end(), shares_.begin() + first);
   part_of_row_[saved.slot] = saved.part_of_row;
-  stale_[saved.slot] = Stale::kNothing;
+  stale_[saved.slot] = 0;
 }
 
 }  // namespace penstock::core

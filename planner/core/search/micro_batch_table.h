@@ -65,6 +65,8 @@ class MicroBatchTable {
   void Update(int slot);
   // Places a slot again with all care, and updates it.
   void PlaceThoroughly(int slot);
+  // Cuts a slot into as many parts as make its passes shortest, and updates it.
+  void CutIntoParts(int slot);
   // Work of placing so far, in passes of a list schedule.
   int64_t placing_passes() const;
   // Changes the recompute of one stage.
@@ -76,7 +78,7 @@ class MicroBatchTable {
   int slots() const { return static_cast<int>(samples_.size()); }
   // For a change: Update places them anew.
   std::vector<uint32_t>& samples(int slot) {
-    stale_[slot] = Stale::kPlaces;
+    stale_[slot] = 1;
     return samples_[slot];
   }
   const std::vector<uint32_t>& samples(int slot) const { return samples_[slot]; }
@@ -132,8 +134,6 @@ class MicroBatchTable {
   // Of context ranks that go through the slot in these parts. False where the shape is outside of the
   // profile.
   bool CostLayers(int slot, const PartOfRow& part_of_row, absl::Span<LayerCosts> costs) const;
-  // Into as many as make its passes shortest, which costs are known.
-  void CutIntoParts(int slot);
   // Forward and backward pass of all stages.
   int64_t PassesNs(int slot, absl::Span<const LayerCosts> costs) const;
   int64_t ForwardNs(int slot, int stage) const;
@@ -158,11 +158,8 @@ class MicroBatchTable {
   std::vector<Share> shares_;
   std::vector<std::vector<Span>> spans_;
   std::vector<PartOfRow> part_of_row_;
-  // What has to be done anew since the samples have changed: they are to be placed, or cut into parts.
-  enum class Stale : uint8_t { kNothing, kParts, kPlaces };
-  std::vector<Stale> stale_;
-  // Into which slots are cut at most: few while many are tried.
-  int most_parts_ = 1;
+  // Whether the samples have changed since they were placed.
+  std::vector<char> stale_;
   std::vector<int64_t> figures_;
   std::vector<int64_t> rank_work_;
   // Of the slot that is placed.

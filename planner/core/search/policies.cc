@@ -12,6 +12,9 @@
 namespace penstock::core {
 namespace {
 
+// Passes that CutIntoParts simulates at most: it looks at every micro-batch by scheduling all of them.
+constexpr int64_t kCutPasses = 1'000'000;
+
 // Caps are searched from this share of the longest sample up to this multiple of it: first in steps of a
 // factor, then in finer steps on both sides of the best.
 constexpr double kSmallestCap = 1.0 / 8;
@@ -233,6 +236,41 @@ void PlaceThoroughly(ReplicaEvaluator* evaluator, Candidate* candidate) {
   SetMakespan(candidate);
 }
 
+// Cuts these slots, and takes it back unless the replica is faster, or as fast.
+void TryParts(ReplicaEvaluator* evaluator, int replica, absl::Span<const int32_t> slots,
+              Candidate* candidate) {
+  MicroBatchTable& table = candidate->table;
+  const int64_t whole = candidate->replicas[replica].makespan;
+  std::vector<MicroBatchTable::Saved> saved(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    table.Save(slots[i], &saved[i]);
+    table.CutIntoParts(slots[i]);
+  }
+  EvaluateReplica(evaluator, replica, candidate);
+  if (candidate->replicas[replica].makespan <= whole) return;
+  for (const MicroBatchTable::Saved& slot : saved) table.Restore(slot);
+  EvaluateReplica(evaluator, replica, candidate);
+}
+
+// Parts whose rows travel beside each other: all micro-batches of a replica, or those that make it faster one
+// by one. A pass that makes more products for weights itself leaves fewer to fill bubbles with.
+void CutIntoParts(ReplicaEvaluator* evaluator, Candidate* candidate) {
+  if (candidate->table.costs().most_parts() == 1) return;
+  const int64_t most = evaluator->simulated() + kCutPasses;
+  for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    const CandidateReplica& part = candidate->replicas[replica];
+    const int64_t whole = part.makespan;
+    const std::vector<int32_t> slots = part.slots;
+    TryParts(evaluator, static_cast<int>(replica), slots, candidate);
+    if (part.makespan < whole) continue;
+    for (const int32_t slot : slots) {
+      if (evaluator->simulated() > most || candidate->stop.stopped()) break;
+      TryParts(evaluator, static_cast<int>(replica), {&slot, 1}, candidate);
+    }
+  }
+  SetMakespan(candidate);
+}
+
 }  // namespace
 
 Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
@@ -241,6 +279,7 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
   Candidate candidate = SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
   if (space.stop().stopped()) return candidate;
   PlaceThoroughly(&evaluator, &candidate);
+  CutIntoParts(&evaluator, &candidate);
   TrimRecompute(&evaluator, &candidate);
   return candidate;
 }
