@@ -77,7 +77,8 @@ Json MicroBatchData(const v1::MicroBatch& micro_batch) {
           {"computedTokens", micro_batch.computed_tokens()},
           {"recompute", std::move(recompute)},
           {"rowSamples", micro_batch.row_samples()},
-          {"spans", Spans(micro_batch)}};
+          {"spans", Spans(micro_batch)},
+          {"partRows", micro_batch.part_rows()}};
 }
 
 Json Replicas(const v1::Plan& plan) {

@@ -120,6 +120,7 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
                       summary.strategy > 0 ? absl::StrCat(" (strategy ", summary.strategy, ")") : ""));
   if (!summary.spans.empty())
     line("spans", absl::StrCat(SpanText(summary.spans), " (samples x context ranks)"));
+  if (summary.rows.ms > 0) line("rows of experts", RowExchangeText(summary.rows, summary.micro_batches));
   line("makespan", absl::StrCat(Fixed(summary.makespan_ms, 1), " ms"));
   line("lower bound", absl::StrCat(Fixed(summary.lower_bound_ms, 1), " ms (gap ", Percent(summary.gap), ")"));
   line("padding efficiency", Percent(summary.padding_efficiency));

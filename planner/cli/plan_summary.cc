@@ -45,6 +45,10 @@ nlohmann::ordered_json ToJson(const std::vector<SpanCount>& spans) {
   return json;
 }
 
+nlohmann::ordered_json ToJson(const RowExchange& rows) {
+  return {{"ms", rows.ms}, {"exposed_ms", rows.exposed_ms}, {"micro_batches_in_parts", rows.in_parts}};
+}
+
 nlohmann::ordered_json ToJson(const std::vector<BubbleShare>& shares) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const BubbleShare& share : shares) json[share.cause] = share.share;
@@ -80,6 +84,7 @@ PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v
   summary.bubble_by_cause = BubbleByCause(plan.predicted());
   summary.peak_memory_mb = peak / kBytesPerMegabyte;
   summary.spans = CountSpans(plan);
+  summary.rows = RowExchangeOf(plan);
   summary.schedule = ScheduleName(plan.schedule());
   summary.layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
   summary.strategy = plan.strategy();
@@ -113,6 +118,7 @@ nlohmann::ordered_json ToJson(const PlanSummary& summary) {
           {"bubble_by_cause", number(ToJson(summary.bubble_by_cause))},
           {"peak_memory_mb", number(summary.peak_memory_mb)},
           {"spans", number(ToJson(summary.spans))},
+          {"expert_rows", number(ToJson(summary.rows))},
           {"schedule", number(summary.schedule)},
           {"layers_per_stage", number(summary.layers_per_stage)},
           {"strategy", number(summary.strategy)},

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/cli/row_exchange.h"
 #include "planner/cli/span_counts.h"
 
 namespace penstock::cli {
@@ -43,6 +44,8 @@ struct PlanSummary {
   double peak_memory_mb = 0;
   // Over how many context ranks samples are divided; empty where there is one.
   std::vector<SpanCount> spans = {};
+  // Of experts on other ranks; all 0 where there are none.
+  RowExchange rows = {};
   // The word that --schedule takes, and the layers of each stage in stage order.
   std::string schedule = {};
   std::vector<uint32_t> layers_per_stage = {};

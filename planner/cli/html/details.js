@@ -71,6 +71,13 @@ function tokensHere(rank, microBatch) {
   return [["on this rank", `${plural(tokens, "token")}: ${withCommas(whole)} whole, parts of ${withCommas(divided)}`]];
 }
 
+// The rows of each part that passes go through in turn.
+function partsOf(microBatch) {
+  const begins = microBatch.partRows;
+  if (begins.length === 0) return [];
+  return [["parts", `${begins.slice(1).map((end, part) => withCommas(end - begins[part])).join(", ")} rows, in turn`]];
+}
+
 function exchangeOf(joint) {
   const pairs = [];
   if (TENSORS > 1)
@@ -80,7 +87,7 @@ function exchangeOf(joint) {
                 `${formatTime(joint[CONTEXT_NS])}, ${formatTime(joint[CONTEXT_EXPOSED])} of it not behind attention`]);
   if (joint[EXPERT_NS] > 0)
     pairs.push(["other ranks' experts", `${formatBytes(joint[EXPERT_BYTES])} sent, ${formatTime(joint[EXPERT_NS])}, ` +
-                `${formatTime(joint[EXPERT_EXPOSED])} of it not behind products for weights`]);
+                `${formatTime(joint[EXPERT_EXPOSED])} of it waited for`]);
   return pairs;
 }
 
@@ -93,7 +100,7 @@ function factsOf({rank, id}, mostSamples) {
   const microBatch = microBatchOf(rank, instruction);
   if (microBatch !== null) {
     pairs.push(["samples", samplesOf(microBatch, mostSamples)], ["tokens", tokensOf(microBatch)],
-               ...tokensHere(rank, microBatch), ["layout", shapeOf(microBatch)], ["recompute", recomputeOf(microBatch, instruction[STAGE])]);
+               ...tokensHere(rank, microBatch), ...partsOf(microBatch), ["layout", shapeOf(microBatch)], ["recompute", recomputeOf(microBatch, instruction[STAGE])]);
   }
   if (instruction[PEER] !== undefined)
     pairs.push(["transfer", `${instruction[GRADIENT] ? "gradient" : "activation"}, rank ${instruction[PEER]} at the other end`]);

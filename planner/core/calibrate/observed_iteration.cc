@@ -54,7 +54,7 @@ class Observer {
         PENSTOCK_ASSIGN_OR_RETURN(MicroBatchShares shares,
                                   SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(),
                                                      costs_.group().context, costs_.profile().windows));
-        of_replica.push_back(std::move(shares.computed));
+        of_replica.push_back(std::move(shares));
       }
     }
     return absl::OkStatus();
@@ -122,27 +122,48 @@ class Observer {
     MeasuredPass pass;
     pass.rank = rank;
     pass.stage = static_cast<int>(instruction.stage());
-    pass.sums =
-        shares_[program.replica()][instruction.micro_batch()][costs_.topology().PlaceOf(rank).context].sums;
+    const MicroBatchShares& shares = shares_[program.replica()][instruction.micro_batch()];
+    const auto context = static_cast<size_t>(costs_.topology().PlaceOf(rank).context);
+    const Share& share = shares.computed[context];
+    const std::vector<Share>& parts = shares.computed_parts[context];
+    pass.sums = share.sums;
     pass.recompute = RecomputeOf(program, instruction);
-    pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1));
+    pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1)) *
+                       WholeOverParts(instruction, share, parts, pass.recompute);
     if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
       pass.kind = instruction.op() == v1::OP_FORWARD ? MeasuredKind::kForward : MeasuredKind::kBackward;
       measured_.passes.push_back(pass);
       return;
     }
-    AddSplit(rank, instruction, pass);
+    AddSplit(rank, instruction, pass, BesideNs(pass.stage, share, parts));
   }
 
-  void AddSplit(int rank, const v1::Instruction& instruction, MeasuredPass pass) {
+  // What a pass computes if it goes through the micro-batch as it is, over what it computes in parts, which
+  // cost more: what is fitted is the first.
+  double WholeOverParts(const v1::Instruction& instruction, const Share& share,
+                        const std::vector<Share>& parts, const StageRecompute& recompute) const {
+    if (parts.empty()) return 1;
+    LayerCosts whole, in_parts;
+    if (!costs_.Layers(share, &whole) || !costs_.Layers(share, parts, &in_parts)) return 1;
+    for (LayerCosts* layers : {&whole, &in_parts}) layers->exchange = {};
+    const auto stage = static_cast<int>(instruction.stage());
+    const auto computed = [&](const LayerCosts& layers) {
+      return static_cast<double>(instruction.op() == v1::OP_FORWARD
+                                     ? costs_.ForwardNs(stage, layers)
+                                     : costs_.BackwardNs(stage, layers, recompute));
+    };
+    return computed(in_parts) > 0 ? computed(whole) / computed(in_parts) : 1;
+  }
+
+  // `beside_ns`: products for weights that the pass before made beside exchanges.
+  void AddSplit(int rank, const v1::Instruction& instruction, MeasuredPass pass, double beside_ns) {
     const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
     SplitPass& split = split_[{rank, instruction.stage(), instruction.micro_batch()}];
     const double before = split.whole.duration_ns;
     if (weight) {
-      // With what the pass before it made beside exchanges.
       MeasuredPass whole = pass;
       whole.kind = MeasuredKind::kBackwardWeight;
-      whole.duration_ns += BesideNs(pass);
+      whole.duration_ns += beside_ns;
       measured_.passes.push_back(whole);
     }
     pass.kind = MeasuredKind::kBackward;
@@ -151,10 +172,10 @@ class Observer {
     split.ready = ++split.parts == 2;
   }
 
-  double BesideNs(const MeasuredPass& pass) const {
+  double BesideNs(int stage, const Share& share, const std::vector<Share>& parts) const {
     LayerCosts layers;
-    if (!costs_.group().divides_experts() || !costs_.Layers(pass.sums, &layers)) return 0;
-    return static_cast<double>(costs_.BesideNs(pass.stage, layers));
+    if (!costs_.group().divides_experts() || !costs_.Layers(share, parts, &layers)) return 0;
+    return static_cast<double>(costs_.BesideNs(stage, layers));
   }
 
   StageRecompute RecomputeOf(const v1::Program& program, const v1::Instruction& instruction) const {
@@ -170,8 +191,8 @@ class Observer {
   const CostModel& costs_;
   const Job& job_;
   Batch batch_;
-  // By replica, micro-batch and context rank.
-  std::vector<std::vector<std::vector<Share>>> shares_;
+  // By replica and micro-batch.
+  std::vector<std::vector<MicroBatchShares>> shares_;
   Measurements measured_;
   // By stage.
   std::map<uint32_t, double> optimizer_;
