@@ -175,12 +175,12 @@ at::Tensor ThreadStageGroup::ExchangeRows(const at::Tensor& rows, const std::vec
   return Exchange(*contexts_, place_.context, "ExchangeRows", rows, sent, received);
 }
 
-at::Tensor ThreadStageGroup::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                                const std::vector<int64_t>& received,
-                                                const Meanwhile& meanwhile) {
-  if (meanwhile) meanwhile();
-  if (place_.experts == 1) return rows;
-  return Exchange(*experts_, place_.expert(), "ExchangeExpertRows", rows, sent, received);
+std::unique_ptr<PendingRows> ThreadStageGroup::StartExpertRows(const at::Tensor& rows,
+                                                               const std::vector<int64_t>& sent,
+                                                               const std::vector<int64_t>& received) {
+  if (place_.experts == 1) return std::make_unique<ArrivedRows>(rows);
+  return std::make_unique<ArrivedRows>(
+      Exchange(*experts_, place_.expert(), "StartExpertRows", rows, sent, received));
 }
 
 at::Tensor ThreadStageGroup::ExchangeExpertCounts(const at::Tensor& counts) {

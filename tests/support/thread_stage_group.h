@@ -35,8 +35,9 @@ class ThreadStageGroup : public StageGroup {
   void MaxOverTensorRanks(at::Tensor& values) override;
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
-  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override;
+  // Has the rows when it returns.
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                               const std::vector<int64_t>& received) override;
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return status_; }
 

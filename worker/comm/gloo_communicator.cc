@@ -50,6 +50,21 @@ std::vector<Pending> NoTransfers(size_t most) {
   return transfers;
 }
 
+// With every other rank of a group. Ends with the first error: where one rank is gone the others need not
+// have begun.
+class PendingWithAll : public PendingTransfer {
+ public:
+  explicit PendingWithAll(std::vector<Pending> transfers) : transfers_(std::move(transfers)) {}
+
+  absl::Status Wait() override {
+    for (const Pending& transfer : transfers_) PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<Pending> transfers_;
+};
+
 class GlooCommunicator : public GroupedCommunicator {
  public:
   GlooCommunicator(const CommunicatorOptions& options, std::vector<RankGroup> groups, GlooGroups joined,
@@ -94,18 +109,18 @@ class GlooCommunicator : public GroupedCommunicator {
 
   ExchangeGroup ExchangeOver(const PassLinks& links) {
     if (links.backend == nullptr) return {};
-    return {.position = *PositionIn(links.ranks, rank()),
-            .size = static_cast<int>(links.ranks.size()),
-            .exchange = [this, links](const std::vector<at::Tensor>& sent,
-                                      const std::vector<at::Tensor>& received, const Meanwhile& meanwhile) {
-              return ExchangeWithAll(*links.backend, links.ranks, sent, received, meanwhile);
-            }};
+    return {
+        .position = *PositionIn(links.ranks, rank()),
+        .size = static_cast<int>(links.ranks.size()),
+        .start = [this, links](const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received) {
+          return StartWithAll(*links.backend, links.ranks, sent, received);
+        }};
   }
 
   // The next rank first: not all send to the same one at a time.
-  absl::Status ExchangeWithAll(c10d::Backend& backend, const RankGroup& ranks,
-                               const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
-                               const Meanwhile& meanwhile) {
+  absl::StatusOr<Pending> StartWithAll(c10d::Backend& backend, const RankGroup& ranks,
+                                       const std::vector<at::Tensor>& sent,
+                                       const std::vector<at::Tensor>& received) {
     const size_t size = ranks.size();
     const auto position = static_cast<size_t>(*PositionIn(ranks, rank()));
     std::vector<Pending> transfers = NoTransfers(2 * size);
@@ -119,9 +134,7 @@ class GlooCommunicator : public GroupedCommunicator {
                                   StartOver(backend, direction, ranks, ranks[peer], tensor, kCollectiveTag));
       }
     }
-    if (meanwhile) meanwhile();
-    for (const Pending& transfer : transfers) PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
-    return absl::OkStatus();
+    return std::make_unique<PendingWithAll>(std::move(transfers));
   }
 
   absl::StatusOr<Pending> StartReduce(const at::Tensor& flat, const RankGroup& group) override {
@@ -140,8 +153,10 @@ class GlooCommunicator : public GroupedCommunicator {
   absl::StatusOr<Pending> StartExchange(const std::vector<at::Tensor>& sent,
                                         const std::vector<at::Tensor>& received,
                                         const RankGroup& group) override {
-    return StartOn(collectives_, [this, sent, received, group] {
-      return ExchangeWithAll(*joined_.at(group), group, sent, received, {});
+    return StartOn(collectives_, [this, sent, received, group]() -> absl::Status {
+      PENSTOCK_ASSIGN_OR_RETURN(const Pending exchange,
+                                StartWithAll(*joined_.at(group), group, sent, received));
+      return exchange->Wait();
     });
   }
 

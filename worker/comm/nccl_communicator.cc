@@ -46,7 +46,7 @@ struct NcclGroups {
 
 using JoinedGroups = std::map<RankGroup, NcclGroups>;
 
-// Over which passes exchange, on the stream that they run on; null where a group is of one.
+// Over which passes exchange, in order with the stream that they run on; null where a group is of one.
 struct NcclPasses {
   GroupPlace place = {};
   RankGroup tensor_ranks = {};
@@ -102,23 +102,15 @@ class NcclCommunicator : public GroupedCommunicator {
     if (backend == nullptr) return {};
     return {.position = *PositionIn(ranks, rank()),
             .size = static_cast<int>(ranks.size()),
-            .exchange = [this, &backend, &ranks](const std::vector<at::Tensor>& sent,
-                                                 const std::vector<at::Tensor>& received,
-                                                 const Meanwhile& meanwhile) {
-              return ExchangeWithAll(*backend, ranks, sent, received, meanwhile);
+            .start = [this, &backend, &ranks](const std::vector<at::Tensor>& sent,
+                                              const std::vector<at::Tensor>& received) {
+              return StartExchangeOver(*backend, ranks, sent, received);
             }};
   }
 
-  absl::Status ExchangeWithAll(c10d::ProcessGroupNCCL& backend, const RankGroup& ranks,
-                               const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
-                               const Meanwhile& meanwhile) {
-    PENSTOCK_ASSIGN_OR_RETURN(const Pending exchange, StartExchangeOver(backend, ranks, sent, received));
-    if (meanwhile) meanwhile();
-    return exchange->Wait();
-  }
-
-  // One group of sends and receives. NCCL leaves out tensors without elements, as which it gets this rank's
-  // own.
+  // One group of sends and receives, on the backend's own stream behind what the current one has launched;
+  // Wait has the current one wait for its event. NCCL leaves out tensors without elements, as which it gets
+  // this rank's own.
   absl::StatusOr<Pending> StartExchangeOver(c10d::ProcessGroupNCCL& backend, const RankGroup& ranks,
                                             std::vector<at::Tensor> sent, std::vector<at::Tensor> received) {
     const auto own = static_cast<size_t>(*PositionIn(ranks, rank()));

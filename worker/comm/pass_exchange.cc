@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
@@ -59,6 +61,12 @@ absl::Status CheckRows(const char* what, int64_t rows, int64_t expected) {
 
 }  // namespace
 
+absl::Status ExchangeGroup::Exchange(const std::vector<at::Tensor>& sent,
+                                     const std::vector<at::Tensor>& received) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PendingTransfer> exchange, start(sent, received));
+  return exchange->Wait();
+}
+
 bool PassExchange::Attempt(absl::string_view what, const std::function<absl::Status()>& body) {
   if (!status_.ok()) return false;
   absl::Status outcome;
@@ -74,7 +82,7 @@ absl::Status PassExchange::GatherShards(const at::Tensor& own, const at::Tensor&
   const std::vector<at::Tensor> sent(static_cast<size_t>(tensors_.size), own);
   std::vector<at::Tensor> received;
   for (int rank = 0; rank < tensors_.size; ++rank) received.push_back(RowsOf(all, rank, tensors_.size));
-  return tensors_.exchange(sent, received, {});
+  return tensors_.Exchange(sent, received);
 }
 
 absl::Status PassExchange::MergeShards(const at::Tensor& partial, Merge merge, at::Tensor& result) const {
@@ -86,7 +94,7 @@ absl::Status PassExchange::MergeShards(const at::Tensor& partial, Merge merge, a
     of_ranks.push_back(rank == tensors_.position ? sent.back()
                                                  : at::empty(ShapeWith(partial, rows), partial.options()));
   }
-  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks, {}));
+  PENSTOCK_RETURN_IF_ERROR(tensors_.Exchange(sent, of_ranks));
   result = merge(of_ranks);
   return absl::OkStatus();
 }
@@ -129,7 +137,7 @@ absl::Status PassExchange::MergeFlat(Merge merge, const at::Tensor& flat) const 
   for (int rank = 0; rank < tensors_.size; ++rank) {
     of_ranks.push_back(rank == tensors_.position ? flat : at::empty_like(flat));
   }
-  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks, {}));
+  PENSTOCK_RETURN_IF_ERROR(tensors_.Exchange(sent, of_ranks));
   flat.copy_(merge(of_ranks));
   return absl::OkStatus();
 }
@@ -148,45 +156,79 @@ void PassExchange::MaxOverTensorRanks(at::Tensor& values) {
   MergeOverTensorRanks("the largest of the tensor ranks", Largest, values);
 }
 
-at::Tensor PassExchange::ExchangeOver(const ExchangeGroup& group, absl::string_view what,
-                                      const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                      const std::vector<int64_t>& received, const Meanwhile& meanwhile) {
-  if (group.size == 1) {
-    if (meanwhile) meanwhile();
-    return rows;
+// `what` outlives it.
+class PassExchange::Rows : public PendingRows {
+ public:
+  Rows(PassExchange* exchange, absl::string_view what) : exchange_(*exchange), what_(what) {}
+  ~Rows() override { Finish(); }
+
+  void Start(const ExchangeGroup& group, const at::Tensor& rows, const std::vector<int64_t>& sent,
+             const std::vector<int64_t>& received) {
+    const int64_t count = std::accumulate(received.begin(), received.end(), int64_t{0});
+    const bool started = exchange_.Attempt(what_, [&]() -> absl::Status {
+      PENSTOCK_RETURN_IF_ERROR(
+          CheckRows("what is sent", rows.size(0), std::accumulate(sent.begin(), sent.end(), int64_t{0})));
+      sent_ = rows;
+      received_ = at::empty(ShapeWith(rows, count), rows.options());
+      const std::vector<at::Tensor> out = Split(rows, sent);
+      const std::vector<at::Tensor> in = Split(received_, received);
+      const auto own = static_cast<size_t>(group.position);
+      in[own].copy_(out[own]);
+      PENSTOCK_ASSIGN_OR_RETURN(transfer_, group.start(out, in));
+      return absl::OkStatus();
+    });
+    if (!started) received_ = at::zeros(ShapeWith(rows, count), rows.options());
   }
-  const int64_t count = std::accumulate(received.begin(), received.end(), int64_t{0});
-  at::Tensor result;
-  const bool exchanged = Attempt(what, [&]() -> absl::Status {
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckRows("what is sent", rows.size(0), std::accumulate(sent.begin(), sent.end(), int64_t{0})));
-    result = at::empty(ShapeWith(rows, count), rows.options());
-    const std::vector<at::Tensor> out = Split(rows, sent);
-    const std::vector<at::Tensor> in = Split(result, received);
-    const auto own = static_cast<size_t>(group.position);
-    in[own].copy_(out[own]);
-    return group.exchange(out, in, meanwhile);
-  });
-  return exchanged ? result : at::zeros(ShapeWith(rows, count), rows.options());
+
+  at::Tensor Wait() override {
+    if (!Finish()) received_.zero_();
+    return std::move(received_);
+  }
+
+ private:
+  // Whether it went well. Once there was an error nobody waits for what may never come; the transport lets go
+  // of the tensors when the transfer is destroyed.
+  bool Finish() {
+    const std::unique_ptr<PendingTransfer> transfer = std::move(transfer_);
+    if (transfer == nullptr) return exchange_.status_.ok();
+    const bool finished = exchange_.Attempt(what_, [&] { return transfer->Wait(); });
+    sent_.reset();
+    return finished;
+  }
+
+  PassExchange& exchange_;
+  const absl::string_view what_;
+  at::Tensor sent_;
+  at::Tensor received_;
+  std::unique_ptr<PendingTransfer> transfer_;
+};
+
+std::unique_ptr<PendingRows> PassExchange::StartOver(const ExchangeGroup& group, absl::string_view what,
+                                                     const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                                     const std::vector<int64_t>& received) {
+  if (group.size == 1) return std::make_unique<ArrivedRows>(rows);
+  auto pending = std::make_unique<Rows>(this, what);
+  pending->Start(group, rows, sent, received);
+  return pending;
 }
 
 at::Tensor PassExchange::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                       const std::vector<int64_t>& received) {
-  return ExchangeOver(contexts_, "exchanging with the context ranks", rows, sent, received, {});
+  return StartOver(contexts_, "exchanging with the context ranks", rows, sent, received)->Wait();
 }
 
-at::Tensor PassExchange::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                            const std::vector<int64_t>& received,
-                                            const Meanwhile& meanwhile) {
-  return ExchangeOver(experts_, "exchanging with the ranks of other experts", rows, sent, received,
-                      meanwhile);
+std::unique_ptr<PendingRows> PassExchange::StartExpertRows(const at::Tensor& rows,
+                                                           const std::vector<int64_t>& sent,
+                                                           const std::vector<int64_t>& received) {
+  return StartOver(experts_, "exchanging with the ranks of other experts", rows, sent, received);
 }
 
 at::Tensor PassExchange::ExchangeExpertCounts(const at::Tensor& counts) {
   if (experts_.size == 1) return counts;
   const std::vector<int64_t> one_each(static_cast<size_t>(experts_.size), 1);
-  return ExchangeOver(experts_, "exchanging numbers of rows with the ranks of other experts",
-                      counts.view({experts_.size, -1}), one_each, one_each, {})
+  return StartOver(experts_, "exchanging numbers of rows with the ranks of other experts",
+                   counts.view({experts_.size, -1}), one_each, one_each)
+      ->Wait()
       .view({-1});
 }
 

@@ -1,8 +1,7 @@
 // What the passes of a stage exchange over a transport: each of the calls of StageGroup is one exchange, in
 // which every rank of a group sends something to every other one. One code for Gloo and NCCL.
 //
-//   PassExchange passes(place, {.tensors = {.position = place.tensor, .size = place.tensors, .exchange =
-//   ...},
+//   PassExchange passes(place, {.tensors = {.position = place.tensor, .size = place.tensors, .start = ...},
 //                               .contexts = ...});
 //   const at::Tensor gathered = passes.GatherRows(own, rows);
 //
@@ -15,10 +14,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/comm/communicator.h"
 #include "worker/model/stage_group.h"
 
 namespace penstock::worker {
@@ -27,16 +30,18 @@ namespace penstock::worker {
 struct ExchangeGroup {
   // Of each rank of the group in its order: what goes there, and where to put what comes from there. Tensors
   // are contiguous; those of this rank itself are left alone, and nothing is sent where one has no elements,
-  // at either end. CPU: blocks. GPU: the current stream waits. `meanwhile` runs before that. Possible errors:
-  // UNAVAILABLE (names the peer or the group), CANCELLED.
-  using Exchange =
-      std::function<absl::Status(const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
-                                 const Meanwhile& meanwhile)>;
+  // at either end. It has begun when this returns; exchanges go on in the order in which they have begun.
+  // Possible errors, also of Wait: UNAVAILABLE (names the peer or the group), CANCELLED.
+  using Start = std::function<absl::StatusOr<std::unique_ptr<PendingTransfer>>(
+      const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received)>;
 
   int position = 0;
   int size = 1;
   // Not of a group of one.
-  Exchange exchange = {};
+  Start start = {};
+
+  // Begins one and waits for it.
+  absl::Status Exchange(const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received) const;
 };
 
 // Those of a rank: the tensor ranks of its context rank, the context ranks of its tensor rank, and those that
@@ -63,8 +68,8 @@ class PassExchange : public StageGroup {
   void MaxOverTensorRanks(at::Tensor& values) override;
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
-  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override;
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                               const std::vector<int64_t>& received) override;
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return status_; }
 
@@ -81,9 +86,10 @@ class PassExchange : public StageGroup {
   // In place, on all tensor ranks.
   void MergeOverTensorRanks(absl::string_view what, Merge merge, at::Tensor& values);
   absl::Status MergeFlat(Merge merge, const at::Tensor& flat) const;
-  at::Tensor ExchangeOver(const ExchangeGroup& group, absl::string_view what, const at::Tensor& rows,
-                          const std::vector<int64_t>& sent, const std::vector<int64_t>& received,
-                          const Meanwhile& meanwhile);
+  class Rows;
+  std::unique_ptr<PendingRows> StartOver(const ExchangeGroup& group, absl::string_view what,
+                                         const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                         const std::vector<int64_t>& received);
 
   const GroupPlace place_;
   const ExchangeGroup tensors_;

@@ -9,6 +9,7 @@
 #include "worker/model/architecture.h"
 #include "worker/model/attention.h"
 #include "worker/model/rotary.h"
+#include "worker/program/parts.h"
 #include "worker/torch/data_type.h"
 #include "worker/torch/to_device.h"
 
@@ -264,6 +265,20 @@ void AttendInOneCall(const std::vector<Row>& queries, const std::vector<Row>& ke
   for (OtherKeys& others : shape.others) others.piece = 0;
 }
 
+void MoveToDevice(at::Device device, AttentionShape& shape) {
+  std::vector<at::Tensor*> tensors = {&shape.rotary_rows, &shape.rows.queries, &shape.rows.keys};
+  if (shape.exchange.has_value()) {
+    KeyExchange& exchange = *shape.exchange;
+    for (at::Tensor* tensor :
+         {&exchange.divided_rows, &exchange.sent_places, &exchange.sent_rows, &exchange.order}) {
+      tensors.push_back(tensor);
+    }
+  }
+  for (at::Tensor* tensor : tensors) {
+    if (tensor->defined()) *tensor = Unstaged(*tensor, device);
+  }
+}
+
 }  // namespace
 
 int64_t SourceTokens(const MicroBatch& shape) {
@@ -295,6 +310,12 @@ std::vector<int64_t> TargetOffsets(const MicroBatch& shape, const ModelConfig& c
 MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config, at::Device device,
                                         const GroupPlace& place) {
   MicroBatchAttention result;
+  for (size_t part = 0; part < PartsOf(shape); ++part) {
+    result.target_parts.push_back(MakeAttentionShapes(PartOf(shape, part), config, device, place).target);
+    result.target.queries += result.target_parts.back().queries;
+    result.target.keys += result.target_parts.back().keys;
+  }
+  if (!result.target_parts.empty()) return result;
   const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
   const bool decoder_only = config.architecture == Architecture::kGpt;
   // Runs of divided rows, and scores that are capped, need the pieces.
@@ -326,19 +347,9 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
 }
 
 MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device) {
-  std::vector<at::Tensor*> tensors = {&attention.target.rotary_rows, &attention.target.rows.queries,
-                                      &attention.target.rows.keys, &attention.cross.rows.queries,
-                                      &attention.cross.rows.keys};
-  if (attention.target.exchange.has_value()) {
-    KeyExchange& exchange = *attention.target.exchange;
-    for (at::Tensor* tensor :
-         {&exchange.divided_rows, &exchange.sent_places, &exchange.sent_rows, &exchange.order}) {
-      tensors.push_back(tensor);
-    }
-  }
-  for (at::Tensor* tensor : tensors) {
-    if (tensor->defined()) *tensor = Unstaged(*tensor, device);
-  }
+  for (AttentionShape* shape : {&attention.source, &attention.target, &attention.cross})
+    MoveToDevice(device, *shape);
+  for (AttentionShape& part : attention.target_parts) MoveToDevice(device, part);
   return attention;
 }
 

@@ -106,6 +106,9 @@ struct MicroBatchAttention {
   AttentionShape source;
   AttentionShape target;
   AttentionShape cross;
+  // Of a micro-batch in parts: of each, whose tokens follow those of the parts before it. `target` then has
+  // nothing but the numbers of all tokens.
+  std::vector<AttentionShape> target_parts = {};
 };
 
 // Tokens computed, padding included: by the whole stage group, and by a context rank (share.h).

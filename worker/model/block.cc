@@ -146,45 +146,6 @@ at::Tensor CrossAttentionBackward(const CrossAttentionPart& part, const LayerCon
   return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
 }
 
-at::Tensor FeedForwardBlockBackward(const LayerPart& layer, const TokenRows& rows,
-                                    FeedForwardBlockMemory memory, const at::Tensor& output_gradient,
-                                    WeightProducts& products) {
-  const FeedForwardBlock& block = layer.feed_forward;
-  const at::Tensor own_gradient =
-      OutputNormBackward(block.norms, layer.residual_scale, std::move(memory.output_norm), output_gradient);
-  at::Tensor gradient = block.experts.has_value()
-                            ? ExpertsBackward(*block.experts, rows, memory.norm.output,
-                                              std::move(memory.experts), own_gradient, products)
-                            : FeedForwardBackward(block.part, rows, memory.norm.output,
-                                                  std::move(memory.part), own_gradient, products);
-  return ResidualBackward(block.norms, std::move(memory.norm), std::move(gradient), output_gradient);
-}
-
-// Without keeping anything beyond the part that runs.
-at::Tensor ForgetfulForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input) {
-  at::Tensor hidden;
-  {
-    SelfAttentionMemory memory;
-    hidden = SelfAttentionForward(part, context, input, /*keep_attention=*/false, memory);
-  }
-  if (part.cross.has_value()) {
-    CrossAttentionMemory memory;
-    hidden = CrossAttentionForward(*part.cross, context, hidden, /*keep_attention=*/false, memory);
-  }
-  FeedForwardBlockMemory memory;
-  return FeedForwardBlockForward(part.feed_forward, part.residual_scale, context.rows(), hidden, memory);
-}
-
-at::Tensor RememberingForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
-                              bool keep_attention, LayerMemory& memory) {
-  at::Tensor hidden = SelfAttentionForward(part, context, input, keep_attention, memory.attention);
-  if (part.cross.has_value()) {
-    hidden = CrossAttentionForward(*part.cross, context, hidden, keep_attention, memory.cross);
-  }
-  return FeedForwardBlockForward(part.feed_forward, part.residual_scale, context.rows(), hidden,
-                                 memory.feed_forward);
-}
-
 }  // namespace
 
 AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value) {
@@ -224,42 +185,184 @@ at::Tensor AddToResidual(const PartNorms& norms, at::Tensor added, double residu
   return added.add_(input);
 }
 
+FeedForwardForwardSteps::FeedForwardForwardSteps(const FeedForwardBlock& block, double residual_scale,
+                                                 const TokenRows& rows, at::Tensor input,
+                                                 FeedForwardBlockMemory& memory)
+    : block_(block), residual_scale_(residual_scale), rows_(rows), input_(std::move(input)), memory_(memory) {
+  if (block.experts.has_value()) experts_.emplace(*block.experts, rows, memory.experts);
+}
+
+bool FeedForwardForwardSteps::Advance() {
+  if (!experts_.has_value()) {
+    const at::Tensor normalised = PartInput(block_.norms, input_, memory_.norm);
+    Finish(FeedForwardForward(block_.part, rows_, normalised, memory_.part));
+    return false;
+  }
+  switch (turn_) {
+    case Turn::kSend:
+      experts_->Send(PartInput(block_.norms, input_, memory_.norm));
+      turn_ = Turn::kCompute;
+      return true;
+    case Turn::kCompute:
+      experts_->Compute();
+      turn_ = Turn::kFinish;
+      return true;
+    case Turn::kFinish:
+      Finish(experts_->Finish());
+      break;
+  }
+  return false;
+}
+
+void FeedForwardForwardSteps::Finish(at::Tensor added) {
+  output_ = AddToResidual(block_.norms, std::move(added), residual_scale_, input_, memory_.output_norm);
+  input_.reset();
+}
+
+FeedForwardBackwardSteps::FeedForwardBackwardSteps(const FeedForwardBlock& block, double residual_scale,
+                                                   const TokenRows& rows, FeedForwardBlockMemory memory,
+                                                   at::Tensor output_gradient, WeightProducts& products)
+    : block_(block),
+      residual_scale_(residual_scale),
+      rows_(rows),
+      memory_(std::move(memory)),
+      output_gradient_(std::move(output_gradient)),
+      products_(products) {}
+
+bool FeedForwardBackwardSteps::Advance() {
+  if (!block_.experts.has_value()) {
+    const at::Tensor own =
+        OutputNormBackward(block_.norms, residual_scale_, std::move(memory_.output_norm), output_gradient_);
+    Finish(FeedForwardBackward(block_.part, rows_, memory_.norm.output, std::move(memory_.part), own,
+                               products_));
+    return false;
+  }
+  switch (turn_) {
+    case Turn::kSend:
+      Send();
+      turn_ = Turn::kCompute;
+      return true;
+    case Turn::kCompute:
+      experts_->Compute();
+      products_.RunBesideReturn();
+      turn_ = Turn::kFinish;
+      return true;
+    case Turn::kFinish:
+      Finish(experts_->Finish());
+      break;
+  }
+  return false;
+}
+
+void FeedForwardBackwardSteps::Send() {
+  experts_.emplace(*block_.experts, rows_, memory_.norm.output, std::move(memory_.experts), products_);
+  experts_->Send(
+      OutputNormBackward(block_.norms, residual_scale_, std::move(memory_.output_norm), output_gradient_));
+  products_.RunBesideArrival();
+}
+
+void FeedForwardBackwardSteps::Finish(at::Tensor normalised_gradient) {
+  experts_.reset();
+  gradient_ = ResidualBackward(block_.norms, std::move(memory_.norm), std::move(normalised_gradient),
+                               output_gradient_);
+  output_gradient_.reset();
+}
+
+LayerForwardSteps::LayerForwardSteps(const LayerPart& part, const LayerContext& context, at::Tensor input,
+                                     Recompute recompute, LayerMemory& memory)
+    : part_(part), context_(context), input_(std::move(input)), recompute_(recompute), memory_(memory) {}
+
+// Without keeping anything beyond the part that runs.
+at::Tensor LayerForwardSteps::ForgetfulAttention(const at::Tensor& input) const {
+  at::Tensor hidden;
+  {
+    SelfAttentionMemory memory;
+    hidden = SelfAttentionForward(part_, context_, input, /*keep_attention=*/false, memory);
+  }
+  if (!part_.cross.has_value()) return hidden;
+  CrossAttentionMemory memory;
+  return CrossAttentionForward(*part_.cross, context_, hidden, /*keep_attention=*/false, memory);
+}
+
+at::Tensor LayerForwardSteps::RememberingAttention(const at::Tensor& input) {
+  const bool keep_attention = recompute_ == Recompute::kNone;
+  const at::Tensor hidden = SelfAttentionForward(part_, context_, input, keep_attention, memory_.attention);
+  if (!part_.cross.has_value()) return hidden;
+  return CrossAttentionForward(*part_.cross, context_, hidden, keep_attention, memory_.cross);
+}
+
+bool LayerForwardSteps::Advance() {
+  if (!feed_forward_.has_value()) {
+    const bool forgets = recompute_ == Recompute::kFull;
+    memory_.recompute = recompute_;
+    if (forgets) memory_.input = input_;
+    at::Tensor hidden = forgets ? ForgetfulAttention(input_) : RememberingAttention(input_);
+    input_.reset();
+    feed_forward_.emplace(part_.feed_forward, part_.residual_scale, context_.rows(), std::move(hidden),
+                          forgets ? forgotten_ : memory_.feed_forward);
+  }
+  return feed_forward_->Advance();
+}
+
+LayerBackwardSteps::LayerBackwardSteps(const LayerPart& part, const LayerContext& context, LayerMemory memory,
+                                       at::Tensor output_gradient, at::Tensor& source_gradient,
+                                       WeightProducts& products)
+    : part_(part),
+      context_(context),
+      memory_(std::move(memory)),
+      output_gradient_(std::move(output_gradient)),
+      source_gradient_(source_gradient),
+      products_(products) {}
+
+void LayerBackwardSteps::Begin() {
+  begun_ = true;
+  if (memory_.recompute != Recompute::kNone) products_.RunBeforeLayerAgain();
+  if (memory_.recompute != Recompute::kFull) return;
+  memory_.attention.attention.keep_received = true;
+  again_.emplace(part_, context_, std::exchange(memory_.input, {}), Recompute::kNone, memory_);
+}
+
+bool LayerBackwardSteps::Advance() {
+  if (!begun_) Begin();
+  if (again_.has_value()) {
+    if (again_->Advance()) {
+      products_.RunBesideArrival();
+      return true;
+    }
+    again_.reset();
+  }
+  if (!feed_forward_.has_value()) {
+    feed_forward_.emplace(part_.feed_forward, part_.residual_scale, context_.rows(),
+                          std::move(memory_.feed_forward), std::move(output_gradient_), products_);
+  }
+  if (feed_forward_->Advance()) return true;
+  at::Tensor gradient = feed_forward_->TakeGradient();
+  feed_forward_.reset();
+  FinishAttention(std::move(gradient));
+  return false;
+}
+
+void LayerBackwardSteps::FinishAttention(at::Tensor gradient) {
+  if (part_.cross.has_value()) {
+    gradient = CrossAttentionBackward(*part_.cross, context_, std::move(memory_.cross), gradient,
+                                      source_gradient_, products_);
+  }
+  gradient_ = SelfAttentionBackward(part_, context_, std::move(memory_.attention), gradient, products_);
+}
+
 at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, double residual_scale,
                                    const TokenRows& rows, const at::Tensor& input,
                                    FeedForwardBlockMemory& memory) {
-  const at::Tensor normalised = PartInput(block.norms, input, memory.norm);
-  at::Tensor added = block.experts.has_value()
-                         ? ExpertsForward(*block.experts, rows, normalised, memory.experts)
-                         : FeedForwardForward(block.part, rows, normalised, memory.part);
-  return AddToResidual(block.norms, std::move(added), residual_scale, input, memory.output_norm);
+  FeedForwardForwardSteps steps(block, residual_scale, rows, input, memory);
+  while (steps.Advance()) continue;
+  return steps.TakeOutput();
 }
 
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                         Recompute recompute, LayerMemory& memory) {
-  memory.recompute = recompute;
-  if (recompute != Recompute::kFull) {
-    return RememberingForward(part, context, input, recompute == Recompute::kNone, memory);
-  }
-  memory.input = input;
-  return ForgetfulForward(part, context, input);
-}
-
-at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, LayerMemory memory,
-                         const at::Tensor& output_gradient, at::Tensor& source_gradient,
-                         WeightProducts& products) {
-  // What they are made of would be there beside all that the layer makes again.
-  if (memory.recompute != Recompute::kNone) products.RunBesideArrival();
-  if (memory.recompute == Recompute::kFull) {
-    memory.attention.attention.keep_received = true;
-    RememberingForward(part, context, std::exchange(memory.input, {}), /*keep_attention=*/true, memory);
-  }
-  at::Tensor gradient = FeedForwardBlockBackward(part, context.rows(), std::move(memory.feed_forward),
-                                                 output_gradient, products);
-  if (part.cross.has_value()) {
-    gradient = CrossAttentionBackward(*part.cross, context, std::move(memory.cross), gradient,
-                                      source_gradient, products);
-  }
-  return SelfAttentionBackward(part, context, std::move(memory.attention), gradient, products);
+  LayerForwardSteps steps(part, context, input, recompute, memory);
+  while (steps.Advance()) continue;
+  return steps.TakeOutput();
 }
 
 }  // namespace penstock::worker

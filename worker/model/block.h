@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "worker/model/attention.h"
 #include "worker/model/experts.h"
@@ -146,25 +147,136 @@ at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows, co
 // Views of such rows.
 AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value);
 
-// Through norm, part and around them: [own tokens, hidden] to the same, a tensor of its own.
-at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, double residual_scale,
-                                   const TokenRows& rows, const at::Tensor& input,
-                                   FeedForwardBlockMemory& memory);
 // What a part reads: the input, or what the norm before the part makes of it.
 at::Tensor PartInput(const PartNorms& norms, const at::Tensor& input, NormMemory& memory);
 // What a part gave, a tensor of its own, to the residual stream, through the norm behind the part.
 at::Tensor AddToResidual(const PartNorms& norms, at::Tensor added, double residual_scale,
                          const at::Tensor& input, OutputNormMemory& memory);
 
+// Passes are made in steps, so that whoever has several of them runs others while rows of experts travel:
+//
+//   LayerForwardSteps steps(part, context, input, recompute, memory);
+//   while (steps.Advance()) ...
+//   at::Tensor output = steps.TakeOutput();
+//
+// Advance runs the next step. True: it has ended where rows have begun to travel, which the step after it
+// waits for; there is one. Steps are as many for each pass through a layer of one shape and level. What they
+// are made with by reference outlives them. Not moved: they hold references to their own.
+
+// Through norm, part and around them.
+class FeedForwardForwardSteps {
+ public:
+  FeedForwardForwardSteps(const FeedForwardBlock& block, double residual_scale, const TokenRows& rows,
+                          at::Tensor input, FeedForwardBlockMemory& memory);
+
+  bool Advance();
+  at::Tensor TakeOutput() { return std::move(output_); }
+
+ private:
+  // Which it runs next, where there are experts.
+  enum class Turn : uint8_t { kSend, kCompute, kFinish };
+
+  void Finish(at::Tensor added);
+
+  const FeedForwardBlock& block_;
+  const double residual_scale_;
+  const TokenRows rows_;
+  at::Tensor input_;
+  FeedForwardBlockMemory& memory_;
+  std::optional<ExpertsForward> experts_;
+  Turn turn_ = Turn::kSend;
+  at::Tensor output_;
+};
+
+class FeedForwardBackwardSteps {
+ public:
+  FeedForwardBackwardSteps(const FeedForwardBlock& block, double residual_scale, const TokenRows& rows,
+                           FeedForwardBlockMemory memory, at::Tensor output_gradient,
+                           WeightProducts& products);
+
+  bool Advance();
+  // Of the input.
+  at::Tensor TakeGradient() { return std::move(gradient_); }
+
+ private:
+  enum class Turn : uint8_t { kSend, kCompute, kFinish };
+
+  void Send();
+  void Finish(at::Tensor normalised_gradient);
+
+  const FeedForwardBlock& block_;
+  const double residual_scale_;
+  const TokenRows rows_;
+  FeedForwardBlockMemory memory_;
+  at::Tensor output_gradient_;
+  WeightProducts& products_;
+  std::optional<ExpertsBackward> experts_;
+  Turn turn_ = Turn::kSend;
+  at::Tensor gradient_;
+};
+
 // `input`: [own tokens, hidden] (token_rows.h); so is the result, a tensor of its own, and with the same bits
 // for every `recompute`.
+class LayerForwardSteps {
+ public:
+  LayerForwardSteps(const LayerPart& part, const LayerContext& context, at::Tensor input, Recompute recompute,
+                    LayerMemory& memory);
+  LayerForwardSteps(const LayerForwardSteps&) = delete;
+  LayerForwardSteps& operator=(const LayerForwardSteps&) = delete;
+
+  bool Advance();
+  at::Tensor TakeOutput() { return feed_forward_->TakeOutput(); }
+
+ private:
+  at::Tensor ForgetfulAttention(const at::Tensor& input) const;
+  at::Tensor RememberingAttention(const at::Tensor& input);
+
+  const LayerPart& part_;
+  const LayerContext& context_;
+  at::Tensor input_;
+  const Recompute recompute_;
+  LayerMemory& memory_;
+  // Of kFull, while the part runs.
+  FeedForwardBlockMemory forgotten_;
+  std::optional<FeedForwardForwardSteps> feed_forward_;
+};
+
+// Adds the gradient of the encoder's output to `source_gradient`, which may be undefined and is replaced by a
+// new tensor.
+class LayerBackwardSteps {
+ public:
+  LayerBackwardSteps(const LayerPart& part, const LayerContext& context, LayerMemory memory,
+                     at::Tensor output_gradient, at::Tensor& source_gradient, WeightProducts& products);
+  LayerBackwardSteps(const LayerBackwardSteps&) = delete;
+  LayerBackwardSteps& operator=(const LayerBackwardSteps&) = delete;
+
+  bool Advance();
+  // Of the input.
+  at::Tensor TakeGradient() { return std::move(gradient_); }
+
+ private:
+  void Begin();
+  // Of what stands before the feed-forward part.
+  void FinishAttention(at::Tensor gradient);
+
+  const LayerPart& part_;
+  const LayerContext& context_;
+  LayerMemory memory_;
+  at::Tensor output_gradient_;
+  at::Tensor& source_gradient_;
+  WeightProducts& products_;
+  bool begun_ = false;
+  // kFull: until the layer has run again.
+  std::optional<LayerForwardSteps> again_;
+  std::optional<FeedForwardBackwardSteps> feed_forward_;
+  at::Tensor gradient_;
+};
+
+// In one go.
+at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, double residual_scale,
+                                   const TokenRows& rows, const at::Tensor& input,
+                                   FeedForwardBlockMemory& memory);
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                         Recompute recompute, LayerMemory& memory);
-
-// The gradient of the input. Adds that of the encoder's output to `source_gradient`, which may be undefined
-// and is replaced by a new tensor.
-at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, LayerMemory memory,
-                         const at::Tensor& output_gradient, at::Tensor& source_gradient,
-                         WeightProducts& products);
 
 }  // namespace penstock::worker

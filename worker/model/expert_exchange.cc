@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <numeric>
+#include <utility>
 
 #include "worker/torch/data_type.h"
 #include "worker/torch/to_device.h"
@@ -53,18 +54,6 @@ NumberedRows Parted(const at::Tensor& joined) {
   return {joined.narrow(1, 0, hidden), joined.narrow(1, hidden, columns).contiguous().view(wide)};
 }
 
-at::Tensor Arrive(const ExpertExchange& exchange, const at::Tensor& rows, const Meanwhile& meanwhile) {
-  const at::Tensor come =
-      exchange.group->ExchangeExpertRows(rows, exchange.sent, exchange.received, meanwhile);
-  return exchange.order.defined() ? come.index_select(0, exchange.order) : come;
-}
-
-at::Tensor Return(const ExpertExchange& exchange, const at::Tensor& rows, const Meanwhile& meanwhile) {
-  const at::Tensor gone =
-      exchange.order.defined() ? at::empty_like(rows).index_copy_(0, exchange.order, rows) : rows;
-  return exchange.group->ExchangeExpertRows(gone, exchange.received, exchange.sent, meanwhile);
-}
-
 }  // namespace
 
 ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts) {
@@ -85,22 +74,34 @@ ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts) {
   return exchange;
 }
 
-at::Tensor ToExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
-  return Arrive(exchange, rows, {});
+at::Tensor TravellingRows::Wait() {
+  const at::Tensor come = std::exchange(pending_, nullptr)->Wait();
+  return order_.defined() ? come.index_select(0, std::exchange(order_, {})) : come;
 }
 
-at::Tensor FromExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
-  return Return(exchange, rows, {});
+NumberedRows TravellingNumberedRows::Wait() {
+  return joined_.has_value() ? Parted(joined_->Wait()) : std::move(there_);
 }
 
-NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
-                       const Meanwhile& meanwhile) {
-  return exchange.is_divided() ? Parted(Arrive(exchange, Joined(numbered), meanwhile)) : numbered;
+TravellingRows SendToExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
+  return TravellingRows(exchange.group->StartExpertRows(rows, exchange.sent, exchange.received),
+                        exchange.order);
 }
 
-NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
-                         const Meanwhile& meanwhile) {
-  return exchange.is_divided() ? Parted(Return(exchange, Joined(numbered), meanwhile)) : numbered;
+TravellingRows SendFromExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
+  const at::Tensor gone =
+      exchange.order.defined() ? at::empty_like(rows).index_copy_(0, exchange.order, rows) : rows;
+  return TravellingRows(exchange.group->StartExpertRows(gone, exchange.received, exchange.sent));
+}
+
+TravellingNumberedRows SendToExperts(const ExpertExchange& exchange, const NumberedRows& numbered) {
+  return exchange.is_divided() ? TravellingNumberedRows(SendToExperts(exchange, Joined(numbered)))
+                               : TravellingNumberedRows(numbered);
+}
+
+TravellingNumberedRows SendFromExperts(const ExpertExchange& exchange, const NumberedRows& numbered) {
+  return exchange.is_divided() ? TravellingNumberedRows(SendFromExperts(exchange, Joined(numbered)))
+                               : TravellingNumberedRows(numbered);
 }
 
 }  // namespace penstock::worker

@@ -4,9 +4,12 @@
 // that has their expert.
 //
 //   const ExpertExchange exchange = MeetExperts(group, counts);
-//   at::Tensor rows = ToExperts(exchange, inputs);         // [rows of own experts, hidden], expert by expert
+//   TravellingRows rows = SendToExperts(exchange, inputs);
+//   ... something else ...
+//   at::Tensor come = rows.Wait();                         // [rows of own experts, hidden], expert by expert
 //   ... each expert's rows ...
-//   at::Tensor outputs = FromExperts(exchange, rows);      // [own rows, hidden], as `inputs` were
+//   rows = SendFromExperts(exchange, outputs);
+//   at::Tensor returned = rows.Wait();                     // [own rows, hidden], as `inputs` were
 //
 // Where every rank has all experts nothing is moved or copied.
 #pragma once
@@ -14,6 +17,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "worker/model/stage_group.h"
@@ -36,14 +42,31 @@ struct ExpertExchange {
 };
 
 // `counts`: this rank's rows of each expert of the model, [experts], int64, on the device. All ranks call it;
-// the host waits for the numbers.
+// the host waits for the numbers, which come behind the rows that are on their way. Where a micro-batch has
+// parts that costs little: what is computed next needs those rows, or stands in line behind them.
 ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts);
+
+// Rows on their way to the experts, or back.
+class TravellingRows {
+ public:
+  TravellingRows() = default;
+  // `order`: that which they are put in; undefined: they come in it.
+  explicit TravellingRows(std::unique_ptr<PendingRows> pending, at::Tensor order = {})
+      : pending_(std::move(pending)), order_(std::move(order)) {}
+
+  // Once.
+  at::Tensor Wait();
+
+ private:
+  std::unique_ptr<PendingRows> pending_;
+  at::Tensor order_;
+};
 
 // `rows`: of this rank, in the order of the model's experts. To those of its own experts, which come in the
 // order of the experts and, of each, of the ranks.
-at::Tensor ToExperts(const ExpertExchange& exchange, const at::Tensor& rows);
+TravellingRows SendToExperts(const ExpertExchange& exchange, const at::Tensor& rows);
 // The way back.
-at::Tensor FromExperts(const ExpertExchange& exchange, const at::Tensor& rows);
+TravellingRows SendFromExperts(const ExpertExchange& exchange, const at::Tensor& rows);
 
 // Rows that have a number each, which goes with them in 16 bytes behind the row.
 struct NumberedRows {
@@ -53,10 +76,23 @@ struct NumberedRows {
   at::Tensor numbers;
 };
 
-// `meanwhile`: as of StageGroup::ExchangeExpertRows.
-NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
-                       const Meanwhile& meanwhile);
-NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
-                         const Meanwhile& meanwhile);
+class TravellingNumberedRows {
+ public:
+  TravellingNumberedRows() = default;
+  explicit TravellingNumberedRows(TravellingRows joined) : joined_(std::move(joined)) {}
+  // They stay where they are.
+  explicit TravellingNumberedRows(NumberedRows rows) : there_(std::move(rows)) {}
+
+  // Once.
+  NumberedRows Wait();
+
+ private:
+  // Of rows that travel, each with its number.
+  std::optional<TravellingRows> joined_;
+  NumberedRows there_;
+};
+
+TravellingNumberedRows SendToExperts(const ExpertExchange& exchange, const NumberedRows& numbered);
+TravellingNumberedRows SendFromExperts(const ExpertExchange& exchange, const NumberedRows& numbered);
 
 }  // namespace penstock::worker

@@ -123,66 +123,90 @@ at::Tensor InwardsBackward(const ExpertsPart& part, ExpertsMemory& memory, const
 
 }  // namespace
 
-at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
-                          ExpertsMemory& memory) {
-  const TokenRows routed = RoutedTokens(rows);
-  at::Tensor tokens = routed.Gather(input);
-  memory.routing = Route(part, tokens, *rows.group);
-  const Routing& routing = memory.routing;
-  const Activation activation = part.experts.front().activation;
-  {
-    const at::Tensor inputs = ToExperts(routing.exchange, tokens.index_select(0, TokensOf(part, routing)));
-    tokens.reset();
-    if (rows.group->place().experts > 1) memory.inputs = inputs;
-    memory.up = Multiply(part, routing, &FeedForwardPart::up, inputs, /*transposed=*/false);
-    if (part.experts.front().gated) {
-      memory.gate = Multiply(part, routing, &FeedForwardPart::gate, inputs, /*transposed=*/false);
-      memory.middle = Activate(activation, memory.gate).mul_(memory.up);
-    } else {
-      memory.middle = Activate(activation, memory.up);
-    }
-  }
-  const at::Tensor outputs = FromExperts(
-      routing.exchange, Multiply(part, routing, &FeedForwardPart::down, memory.middle, /*transposed=*/false));
-  return routed.Sum(SumOfRows(part, routing, outputs, WeightsOf(part, routing)));
+ExpertsForward::ExpertsForward(const ExpertsPart& part, const TokenRows& rows, ExpertsMemory& memory)
+    : part_(part), group_(*rows.group), routed_(RoutedTokens(rows)), memory_(memory) {}
+
+void ExpertsForward::Send(const at::Tensor& input) {
+  const at::Tensor tokens = routed_.Gather(input);
+  memory_.routing = Route(part_, tokens, group_);
+  const Routing& routing = memory_.routing;
+  travelling_ = SendToExperts(routing.exchange, tokens.index_select(0, TokensOf(part_, routing)));
 }
 
-at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
-                           ExpertsMemory memory, const at::Tensor& output_gradient,
-                           WeightProducts& products) {
-  const TokenRows routed = RoutedTokens(rows);
-  const Routing& routing = memory.routing;
-  const at::Tensor tokens = routed.Gather(input);
-  const at::Tensor token_of_row = TokensOf(part, routing);
-  const at::Tensor weights = WeightsOf(part, routing);
+void ExpertsForward::Compute() {
+  const Routing& routing = memory_.routing;
+  const Activation activation = part_.experts.front().activation;
+  {
+    const at::Tensor inputs = travelling_.Wait();
+    if (routing.exchange.is_divided()) memory_.inputs = inputs;
+    memory_.up = Multiply(part_, routing, &FeedForwardPart::up, inputs, /*transposed=*/false);
+    if (part_.experts.front().gated) {
+      memory_.gate = Multiply(part_, routing, &FeedForwardPart::gate, inputs, /*transposed=*/false);
+      memory_.middle = Activate(activation, memory_.gate).mul_(memory_.up);
+    } else {
+      memory_.middle = Activate(activation, memory_.up);
+    }
+  }
+  travelling_ = SendFromExperts(routing.exchange, Multiply(part_, routing, &FeedForwardPart::down,
+                                                           memory_.middle, /*transposed=*/false));
+}
+
+at::Tensor ExpertsForward::Finish() {
+  const Routing& routing = memory_.routing;
+  const at::Tensor outputs = travelling_.Wait();
+  return routed_.Sum(SumOfRows(part_, routing, outputs, WeightsOf(part_, routing)));
+}
+
+ExpertsBackward::ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
+                                 ExpertsMemory memory, WeightProducts& products)
+    : part_(part),
+      routed_(RoutedTokens(rows)),
+      type_(input.scalar_type()),
+      memory_(std::move(memory)),
+      products_(products),
+      tokens_(routed_.Gather(input)),
+      token_of_row_(TokensOf(part, memory_.routing)),
+      weights_(WeightsOf(part, memory_.routing)) {}
+
+void ExpertsBackward::Send(const at::Tensor& output_gradient) {
+  const Routing& routing = memory_.routing;
+  const at::Tensor row_weights = weights_.reshape({-1}).index_select(0, routing.order).unsqueeze(-1);
+  travelling_ = SendToExperts(
+      routing.exchange,
+      NumberedRows{routed_.Gather(output_gradient).index_select(0, token_of_row_), row_weights});
+}
+
+void ExpertsBackward::Compute() {
+  const Routing& routing = memory_.routing;
   NumberedRows returned;
   {
-    const at::Tensor row_weights = weights.reshape({-1}).index_select(0, routing.order).unsqueeze(-1);
-    NumberedRows come =
-        ToExperts(routing.exchange,
-                  NumberedRows{routed.Gather(output_gradient).index_select(0, token_of_row), row_weights},
-                  [&] { products.RunBesideArrival(); });
+    NumberedRows come = travelling_.Wait();
     at::Tensor middle_gradient =
-        Multiply(part, routing, &FeedForwardPart::down, come.rows, /*transposed=*/true);
+        Multiply(part_, routing, &FeedForwardPart::down, come.rows, /*transposed=*/true);
     // <output, gradient> of a row is <middle, gradient of middle>: the output need not be made again.
-    returned.numbers = (memory.middle * middle_gradient).sum(-1, /*keepdim=*/true, weights.scalar_type());
+    returned.numbers = (memory_.middle * middle_gradient).sum(-1, /*keepdim=*/true, weights_.scalar_type());
     const at::Tensor factor = come.numbers.to(come.rows.scalar_type());
-    AddProducts(part, routing, &FeedForwardPart::down, ProductTurn::kDown, std::exchange(memory.middle, {}),
-                come.rows.mul_(factor), products);
+    AddProducts(part_, routing, &FeedForwardPart::down, ProductTurn::kDown, std::exchange(memory_.middle, {}),
+                come.rows.mul_(factor), products_);
     middle_gradient.mul_(factor);
     const at::Tensor inputs =
-        memory.inputs.defined() ? std::exchange(memory.inputs, {}) : tokens.index_select(0, token_of_row);
-    returned.rows = InwardsBackward(part, memory, inputs, std::move(middle_gradient), products);
+        memory_.inputs.defined() ? std::exchange(memory_.inputs, {}) : tokens_.index_select(0, token_of_row_);
+    returned.rows = InwardsBackward(part_, memory_, inputs, std::move(middle_gradient), products_);
   }
-  returned = FromExperts(routing.exchange, returned, [&] { products.RunBesideReturn(); });
-  at::Tensor weights_gradient = at::empty_like(weights);
+  travelling_ = SendFromExperts(routing.exchange, returned);
+}
+
+at::Tensor ExpertsBackward::Finish() {
+  const Routing& routing = memory_.routing;
+  const NumberedRows returned = travelling_.Wait();
+  at::Tensor weights_gradient = at::empty_like(weights_);
   weights_gradient.view({-1}).index_copy_(0, routing.order, returned.numbers.squeeze(-1));
-  at::Tensor gradient = SumOfRows(part, routing, returned.rows, {});
+  at::Tensor gradient = SumOfRows(part_, routing, returned.rows, {});
   const at::Tensor scores_gradient =
-      ScoresGradient(part, routing, std::move(weights_gradient), weights, input.scalar_type());
-  products.Add(part.router, tokens, scores_gradient);
-  gradient.add_(scores_gradient.mm(part.router.weight.value));
-  return routed.Sum(gradient);
+      ScoresGradient(part_, routing, std::move(weights_gradient), weights_, type_);
+  products_.Add(part_.router, tokens_, scores_gradient);
+  gradient.add_(scores_gradient.mm(part_.router.weight.value));
+  return routed_.Sum(gradient);
 }
 
 }  // namespace penstock::worker

@@ -62,12 +62,61 @@ struct ExpertsMemory {
   at::Tensor middle;
 };
 
-// [own tokens, hidden] to [own tokens, hidden], a tensor of its own.
-at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
-                          ExpertsMemory& memory);
+// Both passes are made in steps that end where rows have begun to travel, so that whoever runs them computes
+// something else before the next step:
+//
+//   ExpertsForward experts(part, rows, memory);
+//   experts.Send(input);
+//   ...
+//   experts.Compute();
+//   ...
+//   at::Tensor output = experts.Finish();
 
-// The gradient of the input. Uses `memory` up.
-at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
-                           ExpertsMemory memory, const at::Tensor& output_gradient, WeightProducts& products);
+// [own tokens, hidden] to [own tokens, hidden], a tensor of its own. `part` and `memory` outlive it.
+class ExpertsForward {
+ public:
+  ExpertsForward(const ExpertsPart& part, const TokenRows& rows, ExpertsMemory& memory);
+
+  // Rows of the tokens begin to travel to their experts.
+  void Send(const at::Tensor& input);
+  // What the experts make of them begins to travel back.
+  void Compute();
+  // The weighted sum of each token's rows.
+  at::Tensor Finish();
+
+ private:
+  const ExpertsPart& part_;
+  StageGroup& group_;
+  const TokenRows routed_;
+  ExpertsMemory& memory_;
+  TravellingRows travelling_;
+};
+
+// The gradient of the input. `part` and `products` outlive it.
+class ExpertsBackward {
+ public:
+  // `input`: of the forward pass, whose `memory` it uses up.
+  ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
+                  ExpertsMemory memory, WeightProducts& products);
+
+  // The gradients of the tokens' rows begin to travel to their experts.
+  void Send(const at::Tensor& output_gradient);
+  // Those of what the experts read begin to travel back.
+  void Compute();
+  at::Tensor Finish();
+
+ private:
+  const ExpertsPart& part_;
+  const TokenRows routed_;
+  const at::ScalarType type_;
+  ExpertsMemory memory_;
+  WeightProducts& products_;
+  // All that are routed, [tokens, hidden], and of each row which it is.
+  const at::Tensor tokens_;
+  const at::Tensor token_of_row_;
+  // [tokens, per_token], in the type of sums.
+  const at::Tensor weights_;
+  TravellingNumberedRows travelling_;
+};
 
 }  // namespace penstock::worker

@@ -1,6 +1,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,10 +21,9 @@ class Sole : public StageGroup {
                           const std::vector<int64_t>&) override {
     return rows;
   }
-  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
-                                const std::vector<int64_t>&, const Meanwhile& meanwhile) override {
-    if (meanwhile) meanwhile();
-    return rows;
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                               const std::vector<int64_t>&) override {
+    return std::make_unique<ArrivedRows>(rows);
   }
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override { return counts; }
   absl::Status status() const override { return absl::OkStatus(); }

@@ -16,7 +16,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,8 +25,25 @@
 
 namespace penstock::worker {
 
-// What a rank does while it waits; may be empty.
-using Meanwhile = std::function<void()>;
+// Rows that are on their way, to this rank and from it. Whoever destroys it unasked waits for them first: no
+// memory is given back that others read or write. The rank that has begun least of a group's exchanges gets
+// all that it waits for, so this ends, too.
+class PendingRows {
+ public:
+  virtual ~PendingRows() = default;
+  // Once: the rows that have come. CPU: blocks. GPU: the current stream waits.
+  virtual at::Tensor Wait() = 0;
+};
+
+// Rows that are there.
+class ArrivedRows : public PendingRows {
+ public:
+  explicit ArrivedRows(at::Tensor rows) : rows_(std::move(rows)) {}
+  at::Tensor Wait() override { return std::move(rows_); }
+
+ private:
+  at::Tensor rows_;
+};
 
 class StageGroup {
  public:
@@ -47,10 +65,12 @@ class StageGroup {
   // context rank, may be 0.
   virtual at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                   const std::vector<int64_t>& received) = 0;
-  // The same over those that divide the experts with this rank, in their order. `meanwhile` runs once, when
-  // the exchange has begun and before it is waited for, and makes no call of the group.
-  virtual at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                        const std::vector<int64_t>& received, const Meanwhile& meanwhile) = 0;
+  // The same over those that divide the experts with this rank, in their order; it is waited for apart, and
+  // other calls, of this kind too, may be made before. `rows` must not change until then. What is returned
+  // must not outlive the group.
+  virtual std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows,
+                                                       const std::vector<int64_t>& sent,
+                                                       const std::vector<int64_t>& received) = 0;
   // How many rows this rank has for each expert of the model, [experts], int64, to how many each of those
   // ranks has for each of this rank's experts: rank by rank, of each expert by expert.
   virtual at::Tensor ExchangeExpertCounts(const at::Tensor& counts) = 0;

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "worker/model/attention_shape.h"
+#include "worker/program/parts.h"
 #include "worker/program/share.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/to_device.h"
@@ -66,9 +67,10 @@ absl::Status CheckShape(const MicroBatch& shape, const ModelConfig& config, size
 }
 
 // That every row lies on context ranks that there are, divided only where attention of what is divided is
-// known.
+// known, and that its parts are in order.
 absl::Status CheckPlacement(const MicroBatch& shape, const ModelConfig& config, const GroupPlace& place) {
   PENSTOCK_RETURN_IF_ERROR(CheckSpans(shape, Side::kTarget, place.contexts));
+  PENSTOCK_RETURN_IF_ERROR(CheckParts(shape, place));
   if (!IsT5(config) || !AnyRowIsDivided(shape)) return absl::OkStatus();
   return absl::InvalidArgumentError("spans: the samples of a T5 cannot be divided over context ranks");
 }

@@ -14,6 +14,7 @@
 #include "worker/model/boundary_shape.h"
 #include "worker/model/boundary_streams.h"
 #include "worker/model/loss_head.h"
+#include "worker/model/stack_passes.h"
 #include "worker/model/stage_checks.h"
 #include "worker/model/stage_parts.h"
 #include "worker/torch/boundary.h"
@@ -28,8 +29,9 @@ struct MicroBatchState : StageState {
   // What the stage embedded.
   TokenSequence source_tokens;
   TokenSequence target_tokens;
-  std::vector<LayerMemory> source_layers;
-  std::vector<LayerMemory> target_layers;
+  // By part.
+  std::vector<StackMemory> source_layers;
+  std::vector<StackMemory> target_layers;
   // Of the encoder's final norm.
   at::Tensor final_input;
   NormStatistics final_statistics;
@@ -43,6 +45,8 @@ struct MicroBatchState : StageState {
   std::vector<int64_t> output_sizes;
   // The backward pass has run.
   bool used_up = false;
+
+  bool in_parts() const { return !attention->target_parts.empty(); }
 };
 
 // A micro-batch between the two halves of a split backward pass.
@@ -54,6 +58,13 @@ struct PutAsideState : StageState {
 Recompute LevelOf(const LayerRecompute& recompute, int64_t layer) {
   if (layer < recompute.full) return Recompute::kFull;
   return layer < int64_t{recompute.full} + recompute.selective ? Recompute::kSelective : Recompute::kNone;
+}
+
+// Of the layers of a stack, `first` of the stage.
+std::vector<Recompute> LevelsOf(const LayerRecompute& recompute, size_t first, size_t layers) {
+  std::vector<Recompute> levels;
+  for (size_t i = 0; i < layers; ++i) levels.push_back(LevelOf(recompute, static_cast<int64_t>(first + i)));
+  return levels;
 }
 
 class TransformerStage : public Stage {
@@ -82,12 +93,18 @@ class TransformerStage : public Stage {
   TokenRows TargetRows(const MicroBatchState& state) const {
     return {&group_, state.attention->target.queries};
   }
+  // What the layers of each part of the micro-batch see.
+  std::vector<LayerContext> SourceContexts(const MicroBatchState& state) const {
+    return {{.attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_}};
+  }
+  std::vector<LayerContext> TargetContexts(const MicroBatchState& state, at::Tensor source) const;
   int64_t end_layer() const { return range_.first_layer + range_.layers; }
 
   absl::Status CheckForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
                             const LayerRecompute& recompute) const;
   absl::StatusOr<MicroBatchState*> CheckBackward(const StageForward& forward,
-                                                 const at::Tensor& output_gradient) const;
+                                                 const at::Tensor& output_gradient,
+                                                 const ProductsBeside& beside) const;
 
   at::Tensor RunForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
                         const LayerRecompute& recompute, double loss_tokens, MicroBatchState& state);
@@ -137,16 +154,24 @@ absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const Token
                     BoundaryShape(shape, config_, range_.first_layer, group_.place()));
 }
 
+std::vector<LayerContext> TransformerStage::TargetContexts(const MicroBatchState& state,
+                                                           at::Tensor source) const {
+  const MicroBatchAttention& attention = *state.attention;
+  std::vector<LayerContext> contexts;
+  for (const AttentionShape& part : attention.target_parts)
+    contexts.push_back({.attention = &part, .cross = nullptr, .source = {}, .group = &group_});
+  if (!contexts.empty()) return contexts;
+  return {{.attention = &attention.target,
+           .cross = &attention.cross,
+           .source = std::move(source),
+           .group = &group_}};
+}
+
 at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompute& recompute,
                                            MicroBatchState& state) const {
   const StackPart& stack = parts_.source;
-  const LayerContext context = {
-      .attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_};
-  state.source_layers.resize(stack.layers.size());
-  for (size_t i = 0; i < stack.layers.size(); ++i) {
-    hidden = LayerForward(stack.layers[i], context, hidden, LevelOf(recompute, static_cast<int64_t>(i)),
-                          state.source_layers[i]);
-  }
+  hidden = ForwardInTurn(stack, SourceContexts(state), LevelsOf(recompute, 0, stack.layers.size()),
+                         std::move(hidden), state.source_layers);
   if (!stack.final_norm.has_value()) return hidden;
   state.final_input = hidden;
   return NormForward(*stack.final_norm, hidden, state.final_statistics);
@@ -155,17 +180,9 @@ at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompu
 at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute,
                                            MicroBatchState& state) const {
   const StackPart& stack = parts_.target;
-  const LayerContext context = {.attention = &state.attention->target,
-                                .cross = &state.attention->cross,
-                                .source = state.source,
-                                .group = &group_};
-  const auto before = static_cast<int64_t>(parts_.source.layers.size());
-  state.target_layers.resize(stack.layers.size());
-  for (size_t i = 0; i < stack.layers.size(); ++i) {
-    hidden = LayerForward(stack.layers[i], context, hidden,
-                          LevelOf(recompute, before + static_cast<int64_t>(i)), state.target_layers[i]);
-  }
-  return hidden;
+  return ForwardInTurn(stack, TargetContexts(state, state.source),
+                       LevelsOf(recompute, parts_.source.layers.size(), stack.layers.size()),
+                       std::move(hidden), state.target_layers);
 }
 
 at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
@@ -217,15 +234,9 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
 void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
                                       WeightProducts& products) const {
   const StackPart& stack = parts_.target;
-  const LayerContext context = {.attention = &state.attention->target,
-                                .cross = &state.attention->cross,
-                                .source = std::exchange(state.source, {}),
-                                .group = &group_};
-  for (size_t i = stack.layers.size(); i-- > 0;) {
-    gradient.target = LayerBackward(stack.layers[i], context, std::move(state.target_layers[i]),
-                                    gradient.target, gradient.source, products);
-    products.EndLayer(stack.layer_begins[i]);
-  }
+  const std::vector<LayerContext> contexts = TargetContexts(state, std::exchange(state.source, {}));
+  gradient.target = BackwardInTurn(stack, contexts, std::exchange(state.target_layers, {}),
+                                   std::move(gradient.target), gradient.source, products);
   if (stack.embedding.has_value()) {
     EmbeddingBackward(*stack.embedding, TargetRows(state), state.target_tokens,
                       std::exchange(gradient.target, {}));
@@ -239,14 +250,9 @@ void TransformerStage::BackwardSource(MicroBatchState& state, at::Tensor& gradie
     gradient = NormBackward(*stack.final_norm, std::exchange(state.final_input, {}), state.final_statistics,
                             gradient);
   }
-  const LayerContext context = {
-      .attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_};
   at::Tensor none;
-  for (size_t i = stack.layers.size(); i-- > 0;) {
-    gradient =
-        LayerBackward(stack.layers[i], context, std::move(state.source_layers[i]), gradient, none, products);
-    products.EndLayer(stack.layer_begins[i]);
-  }
+  gradient = BackwardInTurn(stack, SourceContexts(state), std::exchange(state.source_layers, {}),
+                            std::move(gradient), none, products);
   if (stack.embedding.has_value()) {
     EmbeddingBackward(*stack.embedding, SourceRows(state), state.source_tokens, std::exchange(gradient, {}));
   }
@@ -271,11 +277,16 @@ at::Tensor TransformerStage::RunBackward(MicroBatchState& state, const at::Tenso
 }
 
 absl::StatusOr<MicroBatchState*> TransformerStage::CheckBackward(const StageForward& forward,
-                                                                 const at::Tensor& output_gradient) const {
+                                                                 const at::Tensor& output_gradient,
+                                                                 const ProductsBeside& beside) const {
   auto* const state = dynamic_cast<MicroBatchState*>(forward.state.get());
   if (state == nullptr || state->used_up) {
     return absl::InvalidArgumentError(
         "backward: this micro-batch has no forward pass; it was not run forward, or backward twice");
+  }
+  if (state->in_parts() && beside.any()) {
+    return absl::InvalidArgumentError(
+        "backward: products are named beside exchanges of a micro-batch in parts, which has its own rule");
   }
   if (!range_.last) {
     PENSTOCK_RETURN_IF_ERROR(CheckSizes("the output's gradient", output_gradient, state->output_sizes));
@@ -300,8 +311,9 @@ absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, cons
                                                       const ProductsBeside& beside,
                                                       const GradientsReady& ready) {
   forward.output.reset();
-  PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
-  WeightProducts products = WeightProducts::Now(ready, beside);
+  PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient, beside));
+  WeightProducts products =
+      state->in_parts() ? WeightProducts::NowInParts(ready) : WeightProducts::Now(ready, beside);
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, CallTorch("backward", [&] {
                               return RunBackward(*state, output_gradient, products);
                             }));
@@ -313,7 +325,7 @@ absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forwa
                                                               const at::Tensor& output_gradient,
                                                               const ProductsBeside& beside) {
   forward.output.reset();
-  PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
+  PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient, beside));
   WeightProducts products = WeightProducts::PutAside(beside);
   SplitBackward split;
   PENSTOCK_ASSIGN_OR_RETURN(split.input_gradient, CallTorch("backward for the input", [&] {

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 namespace penstock::worker {
 namespace {
 
@@ -25,6 +27,13 @@ at::Tensor AdapterPart::Outputs(const at::Tensor& output) const {
 
 at::Tensor AdapterPart::LowRankGradient(const at::Tensor& output_gradient) const {
   return Outputs(output_gradient).mm(b.value).mul_(scale);
+}
+
+WeightProducts WeightProducts::NowInParts(GradientsReady ready) {
+  WeightProducts products = Now(std::move(ready), {.products_on_return = std::numeric_limits<uint32_t>::max(),
+                                                   .others_on_arrival = true});
+  products.in_parts_ = true;
+  return products;
 }
 
 void WeightProducts::MultiplyAdapter(const AdapterPart& adapter, const Product& product) {
@@ -99,6 +108,14 @@ void WeightProducts::RunBesideReturn() { MultiplyAll(on_return_); }
 void WeightProducts::RunBesideArrival() {
   MultiplyAll(on_arrival_);
   if (waiting_begin_.has_value()) TellReady(*std::exchange(waiting_begin_, std::nullopt));
+}
+
+void WeightProducts::RunBeforeLayerAgain() {
+  if (!in_parts_) RunBesideArrival();
+}
+
+void WeightProducts::EndPart() {
+  if (in_parts_) RunBesideArrival();
 }
 
 void WeightProducts::EndLayer(int64_t begin) {

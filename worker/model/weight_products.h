@@ -66,6 +66,9 @@ class WeightProducts {
   static WeightProducts Now(GradientsReady ready, const ProductsBeside& beside = {}) {
     return {/*put_aside=*/false, std::move(ready), beside};
   }
+  // Of a micro-batch in parts, whose passes take turns: those of a part's experts are made while their
+  // gradients of rows go back, all others of a layer while those of the layer below go to its experts.
+  static WeightProducts NowInParts(GradientsReady ready);
   static WeightProducts PutAside(const ProductsBeside& beside = {}) {
     return {/*put_aside=*/true, {}, beside};
   }
@@ -78,13 +81,20 @@ class WeightProducts {
   void AddOfExperts(size_t product, const LinearPart& part, const at::Tensor& input,
                     const at::Tensor& output_gradient);
 
-  // While a layer's gradients of rows go to its experts, or before: those that the layer above left for it.
+  // While a layer's rows, or gradients of rows, go to its experts: those that the layer above left for it.
   void RunBesideArrival();
   // While they go back: the first ones of this layer's experts.
   void RunBesideReturn();
 
-  // All products of a layer, whose parameters begin at element `begin`, have been added.
+  // Before a layer runs again, at the latest then: what they are made of would be there beside all that the
+  // layer makes again. Of parts but one has some of it at a time, and makes them when its rows travel.
+  void RunBeforeLayerAgain();
+
+  // All products of a layer, whose parameters begin at element `begin`, have been added: of parts, by the
+  // last.
   void EndLayer(int64_t begin);
+  // A part has no layer below.
+  void EndPart();
   // No layer is below.
   void EndPass();
 
@@ -118,6 +128,7 @@ class WeightProducts {
   void TellReady(int64_t begin);
 
   bool put_aside_;
+  bool in_parts_ = false;
   GradientsReady ready_;
   ProductsBeside beside_;
   // Left for the exchanges.

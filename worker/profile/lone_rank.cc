@@ -36,11 +36,11 @@ at::Tensor LoneRank::ExchangeRows(const at::Tensor& rows, const std::vector<int6
   return Rows(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
 }
 
-at::Tensor LoneRank::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
-                                        const std::vector<int64_t>& received, const Meanwhile& meanwhile) {
-  if (meanwhile) meanwhile();
-  if (place_.experts == 1) return rows;
-  return Rows(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
+std::unique_ptr<PendingRows> LoneRank::StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                                       const std::vector<int64_t>& received) {
+  if (place_.experts == 1) return std::make_unique<ArrivedRows>(rows);
+  return std::make_unique<ArrivedRows>(
+      Rows(rows, std::accumulate(received.begin(), received.end(), int64_t{0})));
 }
 
 at::Tensor LoneRank::ExchangeExpertCounts(const at::Tensor& counts) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,8 +30,8 @@ class LoneRank : public StageGroup {
   void MaxOverTensorRanks(at::Tensor&) override {}
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
-  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override;
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                               const std::vector<int64_t>& received) override;
   // As if all had as many as this rank has.
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return absl::OkStatus(); }

@@ -113,15 +113,18 @@ absl::StatusOr<double> MeasureOverlap(StageGroup& group) {
   const std::vector<int64_t> halves = {kManyRows / 2, kManyRows / 2};
   const at::Tensor factor = at::zeros({kProductWidth, kProductWidth}, at::kFloat);
   const double exchange_ns =
-      Quickest(kLargeRounds, [&] { group.ExchangeExpertRows(rows, halves, halves, {}); });
+      Quickest(kLargeRounds, [&] { group.StartExpertRows(rows, halves, halves)->Wait(); });
   const double product_ns = Quickest(kLargeRounds, [&] { factor.mm(factor); });
   const auto products = static_cast<int>(std::max(1.0, exchange_ns / product_ns));
   const auto multiply = [&] {
     for (int i = 0; i < products; ++i) factor.mm(factor);
   };
   const double products_ns = Quickest(kLargeRounds, multiply);
-  const double both_ns =
-      Quickest(kLargeRounds, [&] { group.ExchangeExpertRows(rows, halves, halves, multiply); });
+  const double both_ns = Quickest(kLargeRounds, [&] {
+    const std::unique_ptr<PendingRows> exchange = group.StartExpertRows(rows, halves, halves);
+    multiply();
+    exchange->Wait();
+  });
   PENSTOCK_RETURN_IF_ERROR(group.status());
   return std::clamp((exchange_ns + products_ns - both_ns) / std::min(exchange_ns, products_ns), 0.0, 1.0);
 }

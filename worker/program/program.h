@@ -155,6 +155,9 @@ struct MicroBatch {
   std::vector<int32_t> row_samples = {};
   // One for each row (packed: for each sample); empty where a stage group has one context rank.
   std::vector<Span> spans = {};
+  // The parts in which passes go through it (parts.h): cumulative numbers of rows (packed: of samples), one
+  // more than there are parts; empty: one part.
+  std::vector<uint32_t> part_rows = {};
   int64_t computed_tokens = 0;
   // For each stage of the pipeline.
   std::vector<LayerRecompute> recompute;
@@ -167,6 +170,8 @@ struct ProductsBeside {
   uint32_t products_on_return = 0;
   uint32_t products_on_arrival = 0;
   bool others_on_arrival = false;
+
+  bool any() const { return products_on_return > 0 || products_on_arrival > 0 || others_on_arrival; }
 };
 
 enum class Op : uint8_t {

@@ -10,6 +10,7 @@
 #include "worker/program/check_reshards.h"
 #include "worker/program/enum_from_proto.h"
 #include "worker/program/from_proto.h"
+#include "worker/program/parts.h"
 #include "worker/program/share.h"
 
 namespace penstock::worker {
@@ -150,6 +151,14 @@ absl::Status AppendSpans(const v1::MicroBatch& proto, const JobConfig& job, Micr
   return CheckSpans(micro_batch, Side::kTarget, contexts);
 }
 
+// The parts in which passes go through the rows. The samples are where the layout says.
+absl::Status AppendParts(const v1::MicroBatch& proto, const JobConfig& job, MicroBatch& micro_batch) {
+  micro_batch.part_rows.assign(proto.part_rows().begin(), proto.part_rows().end());
+  return CheckParts(micro_batch, {.contexts = static_cast<int>(job.context),
+                                  .tensors = static_cast<int>(job.tensor),
+                                  .experts = static_cast<int>(job.expert)});
+}
+
 // That the samples are where the layout says.
 absl::Status AppendPlaces(const v1::MicroBatch& proto, const JobConfig& job, MicroBatch& micro_batch) {
   const ModelConfig& model = job.model;
@@ -206,6 +215,7 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
   micro_batch.target_cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
   micro_batch.row_samples.assign(proto.row_samples().begin(), proto.row_samples().end());
   PENSTOCK_RETURN_IF_ERROR(AppendPlaces(proto, job, micro_batch));
+  PENSTOCK_RETURN_IF_ERROR(AppendParts(proto, job, micro_batch));
   PENSTOCK_RETURN_IF_ERROR(AppendRecompute(message, proto, micro_batch));
   return micro_batch;
 }
@@ -271,7 +281,7 @@ absl::StatusOr<ProductsBeside> BesideFromProto(const v1::PassExchange& exchange,
                                  .products_on_arrival = exchange.products_beside_arrival(),
                                  .others_on_arrival = exchange.others_beside_arrival()};
   const int64_t named = int64_t{beside.products_on_return} + beside.products_on_arrival;
-  if (named == 0 && !beside.others_on_arrival) return beside;
+  if (!beside.any()) return beside;
   const int64_t ranks = job.expert;
   if (ranks == 1 || (op != Op::kBackward && op != Op::kBackwardInput))
     return Invalid("exchange puts products beside an exchange that the pass has not");
@@ -303,6 +313,9 @@ absl::Status ConvertJoint(const v1::Instruction& proto, const JobConfig& job, co
                    proto.expected_duration_ns());
   }
   PENSTOCK_ASSIGN_OR_RETURN(instruction.beside, BesideFromProto(proto.exchange(), job, instruction.op));
+  if (instruction.beside.any() && PartsOf(program.micro_batches[instruction.micro_batch]) > 0)
+    return Invalid(
+        "exchange puts products beside exchanges of a micro-batch in parts, which has its own rule");
   return CheckExchange(proto.exchange());
 }
 

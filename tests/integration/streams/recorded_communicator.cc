@@ -41,11 +41,10 @@ class RecordedStageGroup : public StageGroup {
                           const std::vector<int64_t>& received) override {
     return Exchanged(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
   }
-  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
-                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override {
-    at::Tensor come = Exchanged(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
-    if (meanwhile) meanwhile();
-    return come;
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                               const std::vector<int64_t>& received) override {
+    return std::make_unique<ArrivedRows>(
+        Exchanged(rows, std::accumulate(received.begin(), received.end(), int64_t{0})));
   }
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override {
     return Exchanged(counts, counts.size(0));

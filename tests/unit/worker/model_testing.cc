@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tests/unit/worker/plain_model.h"
+#include "tests/unit/worker/ready_gradients.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
@@ -18,34 +19,6 @@ namespace {
 constexpr size_t kSamplesOfARow = 2;
 
 bool IsT5(const ModelConfig& config) { return config.architecture == Architecture::kT5; }
-
-// Keeps what a stage says of its gradients while a pass runs, and expects that it was true.
-class ReadyGradients {
- public:
-  explicit ReadyGradients(const Stage& stage) : stage_(stage) {}
-
-  GradientsReady Listener() {
-    return [this](int64_t begin) { said_.emplace_back(begin, From(begin).clone()); };
-  }
-
-  // After the pass. `layers`: of the stage.
-  void Check(size_t layers) const {
-    EXPECT_EQ(said_.size(), layers) << "once a layer";
-    for (const auto& [begin, gradients] : said_) {
-      EXPECT_TRUE(at::equal(gradients, From(begin))) << "gradients from element " << begin << " on changed";
-    }
-    EXPECT_TRUE(std::ranges::is_sorted(said_, std::greater(), [](const auto& said) { return said.first; }));
-  }
-
- private:
-  at::Tensor From(int64_t begin) const {
-    const FlatParameters& flat = stage_.flat_parameters();
-    return flat.gradients.narrow(0, begin, flat.spans[flat.buckets - 1].end - begin);
-  }
-
-  const Stage& stage_;
-  std::vector<std::pair<int64_t, at::Tensor>> said_;
-};
 
 // Positions in `samples` of each row: of concatenated rows several, otherwise one.
 std::vector<std::vector<size_t>> RowsOf(size_t samples, Layout layout) {

@@ -156,12 +156,77 @@ TEST(PassExchangeTest, SomethingElseIsDoneBeforeRowsOfExpertsAreWaitedFor) {
       ASSERT_EQ(is_done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     }
     const at::Tensor rows = at::full({2, 3}, static_cast<float>(rank));
-    const Meanwhile meanwhile = rank == 1 ? Meanwhile([&] { done.set_value(); }) : Meanwhile();
-    const at::Tensor come = group.ExchangeExpertRows(rows, {1, 1}, {1, 1}, meanwhile);
+    const std::unique_ptr<PendingRows> exchange = group.StartExpertRows(rows, {1, 1}, {1, 1});
+    if (rank == 1) done.set_value();
+    const at::Tensor come = exchange->Wait();
     EXPECT_TRUE(at::equal(come, at::cat({at::full({1, 3}, 0.0F), at::full({1, 3}, 1.0F)})));
     EXPECT_TRUE(group.status().ok()) << group.status();
   });
   EXPECT_EQ(is_done.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+}
+
+// Two exchanges are under way at a time, with numbers of rows between them.
+TEST(PassExchangeTest, RowsOfExpertsThatTravelTogetherArriveInTheirOrder) {
+  Topology topology = TopologyOf(1, 1, 4, 1);
+  topology.replicas.front().expert = 4;
+  RunTopology(topology, [&](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    const auto own = static_cast<float>(rank);
+    const std::vector<int64_t> ones = {1, 1, 1, 1};
+    for (int again = 0; again < 3; ++again) {
+      const auto first = group.StartExpertRows(at::full({4, 20'000}, own), ones, ones);
+      const at::Tensor numbers = group.ExchangeExpertCounts(at::full({4}, int64_t{rank}, at::kLong));
+      const auto second = group.StartExpertRows(at::full({4, 5}, 10 + own), ones, ones);
+      const at::Tensor come_first = first->Wait();
+      const at::Tensor come_second = second->Wait();
+      EXPECT_TRUE(at::equal(numbers, at::arange(4)));
+      for (int64_t from = 0; from < 4; ++from) {
+        EXPECT_EQ(come_first[from].min().item<float>(), static_cast<float>(from));
+        EXPECT_EQ(come_first[from].max().item<float>(), static_cast<float>(from));
+        EXPECT_EQ(come_second[from].max().item<float>(), static_cast<float>(10 + from));
+      }
+    }
+    EXPECT_TRUE(group.status().ok()) << group.status();
+  });
+}
+
+TEST(PassExchangeTest, RowsUnderWayToAPeerThatGoesAreAnErrorAndZeros) {
+  Topology topology = TopologyOf(1, 1, 2, 1);
+  topology.replicas.front().expert = 2;
+  RunTopology(topology, [&](uint32_t rank, Communicator& communicator) {
+    if (rank == 1) return;
+    StageGroup& group = *communicator.stage_group();
+    const at::Tensor rows = at::ones({2, 100'000});
+    const auto first = group.StartExpertRows(rows, {1, 1}, {1, 1});
+    const auto second = group.StartExpertRows(rows, {1, 1}, {1, 1});
+    {
+      // Nobody asks for these.
+      const auto third = group.StartExpertRows(rows, {1, 1}, {1, 1});
+    }
+    EXPECT_EQ(group.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(group.status().message()),
+                AllOf(HasSubstr("ranks of other experts"), HasSubstr("rank 1")));
+    EXPECT_TRUE(at::equal(first->Wait(), at::zeros({2, 100'000})));
+    EXPECT_TRUE(at::equal(second->Wait(), at::zeros({2, 100'000})));
+    EXPECT_TRUE(at::equal(group.StartExpertRows(rows, {1, 1}, {1, 2})->Wait(), at::zeros({3, 100'000})));
+  });
+}
+
+TEST(PassExchangeTest, AnAbortEndsTheWaitForRowsUnderWay) {
+  Topology topology = TopologyOf(1, 1, 2, 1);
+  topology.replicas.front().expert = 2;
+  std::latch waits(2);
+  RunTopology(topology, [&](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    std::unique_ptr<PendingRows> rows;
+    if (rank == 0) rows = group.StartExpertRows(at::ones({2, 3}), {1, 1}, {1, 1});
+    waits.arrive_and_wait();
+    if (rank == 1) return;
+    std::thread other([&] { communicator.Abort("enough"); });
+    EXPECT_TRUE(at::equal(rows->Wait(), at::zeros({2, 3})));
+    EXPECT_EQ(group.status().code(), absl::StatusCode::kCancelled);
+    other.join();
+  });
 }
 
 TEST(PassExchangeTest, PassesDoNotWaitForReductionsThatOthersHaveNotStarted) {

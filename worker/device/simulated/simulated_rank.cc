@@ -50,9 +50,9 @@ class PlaceAlone : public StageGroup {
                           const std::vector<int64_t>&) override {
     return rows;
   }
-  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
-                                const std::vector<int64_t>&, const Meanwhile&) override {
-    return rows;
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                               const std::vector<int64_t>&) override {
+    return std::make_unique<ArrivedRows>(rows);
   }
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override { return counts; }
   absl::Status status() const override { return absl::OkStatus(); }

@@ -10,6 +10,7 @@
 #include "worker/memory/tensor_memory.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
+#include "worker/profile/lone_rank.h"
 #include "worker/profile/measured_shapes.h"
 
 namespace penstock::worker {
@@ -281,6 +282,54 @@ TEST(Memory, RecomputeKeepsTheInputAlone) {
   EXPECT_EQ(bytes.stored_full.target, 48);
   EXPECT_GT(bytes.stored_none.target, 5 * bytes.stored_full.target);
   EXPECT_LT(bytes.stored_selective.target, bytes.stored_none.target);
+}
+
+// Rows of a stage of several layers on one of two ranks that divide the experts, and the most that is there
+// while passes run.
+double PeakOfExpertRank(const MicroBatch& shape, const LayerRecompute& recompute, bool split) {
+  ModelConfig config = Config(DataType::kFloat32);
+  SetLlamaParts(config);
+  config.experts = 4;
+  config.experts_per_token = 2;
+  LoneRank rank({.contexts = 2, .experts = 2});
+  const auto stage = *MakeTransformerStage(config, {0, 3, false, false}, /*seed=*/1, at::kCPU, rank);
+  const int64_t before = TensorBytes(at::kCPU);
+  const TokenBatch staged = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU, rank.place());
+  const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, rank.place()));
+  ResetPeakTensorBytes(at::kCPU);
+  auto forward = *stage->Forward(shape, *ToDevice(staged, at::kCPU), activation, recompute, 1);
+  forward.output.reset();
+  if (split) {
+    EXPECT_TRUE(stage->BackwardInput(std::move(forward), activation, {}).ok());
+  } else {
+    EXPECT_TRUE(stage->Backward(std::move(forward), activation, {}, {}).ok());
+  }
+  return static_cast<double>(PeakTensorBytes(at::kCPU) - before);
+}
+
+TEST(Memory, OfAMicroBatchInPartsIsThatOfTheWhole) {
+  MicroBatch shape;
+  shape.rows = 12;
+  shape.target_length = 32;
+  for (uint64_t row = 0; row < 12; ++row) {
+    shape.sample_ids.push_back(row);
+    shape.input_tokens.push_back(0);
+    shape.target_tokens.push_back(32);
+    shape.spans.push_back({.first = static_cast<uint32_t>(row % 2), .ranks = 1});
+  }
+  for (const LayerRecompute& recompute : {LayerRecompute{}, {.selective = 3}, {.full = 3}}) {
+    for (const bool split : {false, true}) {
+      shape.part_rows = {};
+      const double whole = PeakOfExpertRank(shape, recompute, split);
+      for (const std::vector<uint32_t>& part_rows :
+           {std::vector<uint32_t>{0, 12}, {0, 6, 12}, {0, 2, 12}, {0, 4, 8, 12}, {0, 2, 4, 8, 12}}) {
+        shape.part_rows = part_rows;
+        EXPECT_LE(PeakOfExpertRank(shape, recompute, split), 1.03 * whole)
+            << part_rows.size() - 1 << " parts, full " << recompute.full << ", selective "
+            << recompute.selective << ", split " << split;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -437,6 +437,50 @@ TEST(ProgramFromProto, KnowsJointPassesAndSpans) {
   EXPECT_EQ(program->micro_batches[0].spans[1].ranks, 2u);
 }
 
+// Of a job whose context ranks divide the experts.
+JobConfig ExpertJob() {
+  JobConfig job = ContextJob();
+  job.expert = 2;
+  job.model.experts = 4;
+  return job;
+}
+
+TEST(ProgramFromProto, KnowsThePartsOfMicroBatches) {
+  v1::StreamProgramsResponse message = ContextMessage();
+  for (const uint32_t end : {0, 1, 2}) message.mutable_micro_batches(0)->add_part_rows(end);
+  const absl::StatusOr<Program> program = ProgramFromProto(message, ExpertJob());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(program->micro_batches[0].part_rows, ElementsAre(0, 1, 2));
+  EXPECT_THAT(program->micro_batches[1].part_rows, ElementsAre());
+}
+
+TEST(ProgramFromProto, NamesWhatIsWrongWithPartsOfMicroBatches) {
+  const auto error = [](const std::vector<uint32_t>& part_rows, const JobConfig& job, bool beside = false) {
+    v1::StreamProgramsResponse message = ContextMessage();
+    message.mutable_micro_batches(0)->mutable_part_rows()->Add(part_rows.begin(), part_rows.end());
+    v1::Instruction& pass = *message.mutable_program()->mutable_instructions(3);
+    if (beside) {
+      pass.set_op(v1::OP_BACKWARD);
+      pass.mutable_exchange()->set_others_beside_arrival(true);
+    }
+    return std::string(ProgramFromProto(message, job).status().message());
+  };
+  EXPECT_THAT(
+      error({0, 1, 2}, ContextJob()),
+      AllOf(HasSubstr("micro-batch 0"), HasSubstr("part_rows is 0, 1, 2: there are no parts where ranks "
+                                                  "do not divide experts")));
+  JobConfig tensors = ExpertJob();
+  tensors.tensor = 2;
+  EXPECT_THAT(error({0, 1, 2}, tensors), HasSubstr("no parts where 2 tensor ranks"));
+  for (const std::vector<uint32_t>& wrong :
+       {std::vector<uint32_t>{0}, {2}, {1, 2}, {0, 1}, {0, 0, 2}, {0, 2, 1}, {0, 1, 3}}) {
+    EXPECT_THAT(error(wrong, ExpertJob()), HasSubstr("expected values that rise from 0 to 2"));
+  }
+  EXPECT_EQ(error({}, ExpertJob(), /*beside=*/true), "");
+  EXPECT_THAT(error({0, 2}, ExpertJob(), /*beside=*/true),
+              AllOf(HasSubstr("instruction 3"), HasSubstr("beside exchanges of a micro-batch in parts")));
+}
+
 TEST(ProgramFromProto, NamesWhatIsWrongWithJointPassesAndSpans) {
   const auto error = [](void (*change)(v1::StreamProgramsResponse&)) {
     v1::StreamProgramsResponse message = ContextMessage();

@@ -104,9 +104,9 @@ ModelConfig ModelOf(const std::string& name) {
 }
 
 std::string NameOf(const MeshOf& mesh) {
-  std::string name =
-      absl::StrCat("Dp", mesh.replicas, "Pp", mesh.stages, "Cp", mesh.contexts, "Tp", mesh.tensors,
-                   mesh.experts > 1 ? absl::StrCat("Ep", mesh.experts) : "", mesh.zero ? "Zero" : "");
+  std::string name = absl::StrCat("Dp", mesh.replicas, "Pp", mesh.stages, "Cp", mesh.contexts, "Tp",
+                                  mesh.tensors, mesh.experts > 1 ? absl::StrCat("Ep", mesh.experts) : "",
+                                  mesh.zero ? "Zero" : "", mesh.in_parts ? "InParts" : "");
   for (const MeshOf& other : mesh.beside) absl::StrAppend(&name, "And", NameOf(other));
   return name;
 }
@@ -180,6 +180,7 @@ HandMadeIteration IterationOf(const ModelConfig& model, const MeshOf& meshes, ui
       span.first = static_cast<uint32_t>(sample) % (mesh.contexts / span.ranks) * span.ranks;
       shape.spans.push_back(span);
     }
+    if (mesh.in_parts) shape.part_rows = {0, 1, 2};
     shape.computed_tokens = shape.target_cu_seqlens.back();
     shape.recompute.assign(mesh.stages, {.selective = first == 2 ? 1 : 0, .full = first == 4 ? 1 : 0});
     iteration.micro_batches[replica].push_back(std::move(shape));

@@ -23,6 +23,8 @@ struct MeshOf {
   uint32_t tensors = 1;
   uint32_t experts = 1;
   bool zero = false;
+  // Passes go through micro-batches sample by sample.
+  bool in_parts = false;
   // Meshes side by side with it, of a job with shares: their replicas and ranks come behind.
   std::vector<MeshOf> beside = {};
 

@@ -86,6 +86,13 @@ std::vector<Case> Cases() {
                                                 {.stages = 2, .contexts = 2, .tensors = 2, .zero = true}}) {
     cases.push_back({"AdaptedLlama", mesh});
   }
+  for (const MeshOf& mesh : std::vector<MeshOf>{
+           {.contexts = 2, .experts = 2, .in_parts = true},
+           {.contexts = 4, .experts = 4, .in_parts = true},
+           {.stages = 2, .contexts = 2, .experts = 2, .in_parts = true},
+           {.replicas = 2, .stages = 2, .contexts = 4, .experts = 2, .zero = true, .in_parts = true}}) {
+    cases.push_back({"Experts", mesh});
+  }
   cases.push_back({"AdaptedT5", {.stages = 2, .tensors = 2}});
   cases.push_back({"AdaptedT5", {.replicas = 2, .stages = 2, .zero = true}});
   return cases;

@@ -1,0 +1,347 @@
+// Micro-batches whose passes go through them part by part, against the same ones undivided.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/thread_stage_group.h"
+#include "tests/unit/worker/divided_stages.h"
+#include "tests/unit/worker/model_testing.h"
+#include "worker/model/boundary_shape.h"
+#include "worker/model/transformer_stage.h"
+#include "worker/program/parts.h"
+#include "worker/program/share.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+// So many parts, of different sizes where there are rows enough.
+std::vector<uint32_t> PartRows(uint32_t rows, uint32_t parts) {
+  std::vector<uint32_t> ends = {0};
+  for (; parts > 0; --parts) {
+    const uint32_t own = parts == 1 ? rows : std::max(1U, rows / 2 - (parts - 2));
+    ends.push_back(ends.back() + own);
+    rows -= own;
+  }
+  return ends;
+}
+
+uint32_t RowsIn(const MicroBatch& shape) {
+  return static_cast<uint32_t>(RowLengths(shape, Side::kTarget).size());
+}
+
+// Experts behind attention with windows in every other layer, which turns by another theta.
+ModelConfig ExpertsWithWindows(DataType type) {
+  ModelConfig config = SmallExpertsConfig(type);
+  config.attention_window = 5;
+  config.windowless_interval = 2;
+  config.window_rotary_theta = 50;
+  return config;
+}
+
+const std::vector<TestPipeline::Options>& EveryKindOfPass() {
+  static const std::vector<TestPipeline::Options> options = {
+      {},
+      {.split_backward = true},
+      {.recompute = {.selective = 4}},
+      {.recompute = {.full = 4}},
+      {.recompute = {.selective = 1, .full = 1}, .split_backward = true},
+  };
+  return options;
+}
+
+class PartsOfEveryLayout : public ::testing::TestWithParam<Layout> {};
+
+std::string NameOfLayout(const ::testing::TestParamInfo<Layout>& info) {
+  const char* const names[] = {"Padded", "Packed", "Concatenated"};
+  return names[static_cast<size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, PartsOfEveryLayout,
+                         ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated),
+                         NameOfLayout);
+
+// Every combination with PENSTOCK_EQUIVALENCE=all in the environment. Else every seventh: neither five kinds
+// of passes nor four numbers of parts share a divisor with it.
+bool IsRun(size_t combination) {
+  const char* const wanted = std::getenv("PENSTOCK_EQUIVALENCE");
+  return (wanted != nullptr && std::string(wanted) == "all") || combination % 7 == 0;
+}
+
+// Of one rank, and of an implementation that knows neither ranks nor parts.
+TEST_P(PartsOfEveryLayout, AddUpToTheUndividedStage) {
+  size_t combination = 0;
+  for (ModelConfig (*config_of)(DataType) : {&SmallExpertsConfig, &ExpertsWithWindows}) {
+    const ModelConfig config = config_of(DataType::kFloat64);
+    for (const Placed& placed : PlacedSamples()) {
+      const Whole whole = RunWhole(config, placed, GetParam(), {1, 3});
+      const Result plain = PlainModel(config, kRankSeed, placed.samples, GetParam());
+      EXPECT_LT(RelativeDifference(whole.result, plain), 1e-9);
+      MicroBatch shape = ShapeOf(config, placed, GetParam());
+      const uint32_t rows = RowsIn(shape);
+      for (uint32_t parts = 1; parts <= std::min(4U, rows); ++parts) {
+        shape.part_rows = PartRows(rows, parts);
+        for (const int experts : {2, 4}) {
+          if (placed.contexts % experts != 0) continue;
+          for (const TestPipeline::Options& options : EveryKindOfPass()) {
+            if (!IsRun(combination++)) continue;
+            const Whole divided = RunDivided(config, placed, shape, {1, 3}, options, /*tensors=*/1, experts);
+            EXPECT_LT(Difference(divided, whole), 1e-12)
+                << parts << " parts, " << experts << " of " << placed.contexts << " ranks, "
+                << options.recompute.full << " full, split " << options.split_backward;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PartsOfEveryLayout, HaveTheSameBitsForEveryKindOfPass) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    const ModelConfig config = SmallExpertsConfig(type);
+    const Placed& placed = PlacedSamples()[1];
+    MicroBatch shape = ShapeOf(config, placed, GetParam());
+    shape.part_rows = PartRows(RowsIn(shape), 2);
+    const auto run = [&](const TestPipeline::Options& options) {
+      return RunDivided(config, placed, shape, {2, 2}, options, /*tensors=*/1, /*experts=*/4);
+    };
+    const Whole kept = run({});
+    for (const TestPipeline::Options& options : EveryKindOfPass()) {
+      EXPECT_EQ(Difference(run(options), kept), 0)
+          << options.recompute.full << " full, split " << options.split_backward;
+    }
+    const Whole exact = RunWhole(SmallExpertsConfig(DataType::kFloat64), placed, GetParam(), {2, 2});
+    EXPECT_NEAR(kept.result.loss / exact.result.loss, 1, type == DataType::kFloat32 ? 1e-5 : 0.02);
+  }
+}
+
+TEST_P(PartsOfEveryLayout, AreMicroBatchesWhoseTokensFollowEachOther) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat32);
+  for (const Placed& placed : PlacedSamples()) {
+    MicroBatch shape = ShapeOf(config, placed, GetParam());
+    shape.part_rows = PartRows(RowsIn(shape), std::min(3U, RowsIn(shape)));
+    for (int context = 0; context < placed.contexts; ++context) {
+      std::vector<RowChunk> chunks;
+      for (size_t part = 0; part < PartsOf(shape); ++part) {
+        const MicroBatch of_part = PartOf(shape, part);
+        EXPECT_TRUE(CheckSpans(of_part, Side::kTarget, placed.contexts).ok());
+        for (RowChunk chunk : ChunksOf(of_part, Side::kTarget, context)) {
+          chunk.row += shape.part_rows[part];
+          chunks.push_back(chunk);
+        }
+      }
+      EXPECT_EQ(chunks, ChunksOf(shape, Side::kTarget, context));
+    }
+  }
+}
+
+TEST(MicroBatchParts, AreCountedOnceForTheLoadOfExperts) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat64);
+  const Placed& placed = PlacedSamples()[1];
+  const auto load_of = [&](const std::vector<uint32_t>& part_rows) {
+    MicroBatch shape = ShapeOf(config, placed, Layout::kPacked);
+    shape.part_rows = part_rows;
+    std::vector<double> loads(4);
+    RunStageGroup({.contexts = 4, .experts = 4}, [&](ThreadStageGroup& group) {
+      RankPipeline pipeline(config, {4}, group);
+      pipeline.Run(shape, MakeTokens(placed.samples, config.vocab), {}, 1);
+      loads[static_cast<size_t>(group.place().context)] = pipeline.TakeExpertLoad();
+    });
+    return loads;
+  };
+  const std::vector<double> whole = load_of({});
+  const std::vector<double> parts = load_of({0, 1, 4, 7});
+  for (size_t rank = 0; rank < whole.size(); ++rank) EXPECT_NEAR(parts[rank], whole[rank], 1e-12);
+}
+
+// Writes down what passes ask of the group, in letters: k keys and their gradients, n numbers of rows, s rows
+// that are sent, w rows that are waited for.
+class WritingGroup : public CountingGroup {
+ public:
+  explicit WritingGroup(StageGroup* group) : CountingGroup(group) {}
+
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                          const std::vector<int64_t>& received) override {
+    written += 'k';
+    return CountingGroup::ExchangeRows(rows, sent, received);
+  }
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                               const std::vector<int64_t>& received) override {
+    written += 's';
+    return std::make_unique<Rows>(this, CountingGroup::StartExpertRows(rows, sent, received));
+  }
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override {
+    written += 'n';
+    return CountingGroup::ExchangeExpertCounts(counts);
+  }
+
+  std::string written;
+
+ private:
+  class Rows : public PendingRows {
+   public:
+    Rows(WritingGroup* group, std::unique_ptr<PendingRows> rows) : group_(*group), rows_(std::move(rows)) {}
+    at::Tensor Wait() override {
+      group_.written += 'w';
+      return rows_->Wait();
+    }
+
+   private:
+    WritingGroup& group_;
+    const std::unique_ptr<PendingRows> rows_;
+  };
+};
+
+// Of the forward and the backward pass through two layers, all rows of the micro-batch divided.
+std::string WrittenOf(const std::vector<uint32_t>& part_rows, const LayerRecompute& recompute) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat32);
+  const std::vector<TestSample> samples = {{2, 9}, {0, 8}, {3, 5}};
+  MicroBatch shape = MakeMicroBatch(config, samples, Layout::kPacked);
+  shape.spans = {{0, 2}, {0, 2}, {0, 2}};
+  shape.part_rows = part_rows;
+  std::string written;
+  RunStageGroup({.contexts = 2, .experts = 2}, [&](ThreadStageGroup& group) {
+    WritingGroup writes(&group);
+    const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, writes);
+    const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
+    const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
+    auto forward = stage->Forward(shape, tokens, activation, recompute, 1);
+    ASSERT_TRUE(forward.ok()) << forward.status();
+    writes.written += '|';
+    ASSERT_TRUE(stage->Backward(*std::move(forward), activation, {}, {}).ok());
+    if (group.place().context == 0) written = writes.written;
+  });
+  return written;
+}
+
+TEST(MicroBatchParts, AreComputedWhileRowsOfOthersTravel) {
+  EXPECT_EQ(WrittenOf({}, {}),
+            "knswsw"
+            "knswsw|"
+            "swswkk"
+            "swswkk");
+  // Attention of the second part, and its numbers, behind the first one's rows; then a turn of each.
+  EXPECT_EQ(WrittenOf({0, 1, 3}, {}),
+            "kns"
+            "kns"
+            "wswswknswkns"
+            "wswsww|"
+            "ss"
+            "wswswkkswkks"
+            "wswswkkwkk");
+}
+
+TEST(MicroBatchParts, RunAgainInTurnToo) {
+  EXPECT_EQ(WrittenOf({0, 1, 3}, {.full = 2}),
+            "knsknswswswknswknswswsww|"
+            // Rows of the layer travel before their gradients do.
+            "knsknswswswswswswswkkns"
+            "wkknswswswswswswswkwk");
+}
+
+TEST(MicroBatchParts, AreRefusedWhereTheyCannotBe) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat32);
+  MicroBatch shape = MakeMicroBatch(config, {{2, 9}, {0, 8}, {3, 5}}, Layout::kPacked);
+  shape.spans = {{0, 1}, {1, 1}, {0, 2}};
+  const auto error = [&](const std::vector<uint32_t>& part_rows, const GroupPlace& place) {
+    shape.part_rows = part_rows;
+    return std::string(MakeTokenBatch(shape, {}, config, {}, at::kCPU, place).status().message());
+  };
+  const GroupPlace place = {.contexts = 2, .experts = 2};
+  EXPECT_EQ(error({0, 1, 3}, place), "");
+  EXPECT_THAT(error({0, 1, 3}, {.contexts = 2}), HasSubstr("part_rows is 0, 1, 3: there are no parts where "
+                                                           "ranks do not divide experts"));
+  EXPECT_THAT(error({0, 3}, {.contexts = 2, .tensors = 2, .experts = 4}), HasSubstr("2 tensor ranks"));
+  for (const std::vector<uint32_t>& wrong :
+       {std::vector<uint32_t>{0}, {1, 3}, {0, 2}, {0, 1, 1, 3}, {0, 2, 1, 3}, {0, 4}}) {
+    EXPECT_THAT(error(wrong, place), HasSubstr("values that rise from 0 to 3, the number of rows"));
+  }
+}
+
+TEST(MicroBatchParts, RefuseProductsThatAPlanPutsBesideTheirExchanges) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat32);
+  MicroBatch shape = MakeMicroBatch(config, {{2, 9}, {0, 8}}, Layout::kPacked);
+  shape.spans = {{0, 1}, {1, 1}};
+  shape.part_rows = {0, 1, 2};
+  RunStageGroup({.contexts = 2, .experts = 2}, [&](ThreadStageGroup& group) {
+    const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, group);
+    const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
+    const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
+    const auto forward = stage->Forward(shape, tokens, activation, {}, 1);
+    ASSERT_TRUE(forward.ok()) << forward.status();
+    const absl::Status refused =
+        stage->BackwardInput(*forward, activation, {.products_on_return = 1}).status();
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("a micro-batch in parts"));
+  });
+}
+
+// The peer goes while rows of both parts are under way.
+class GoneGroup : public CountingGroup {
+ public:
+  explicit GoneGroup(int64_t waits) : CountingGroup(&SoleRank()), left_(waits) {}
+
+  GroupPlace place() const override { return {.contexts = 2, .experts = 2}; }
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                               const std::vector<int64_t>& received) override {
+    ++under_way;
+    return std::make_unique<Rows>(this, at::zeros({received[0] + received[1], rows.size(1)}, rows.options()));
+  }
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override {
+    return left_ > 0 ? counts : at::zeros_like(counts);
+  }
+  absl::Status status() const override {
+    return left_ > 0 ? absl::OkStatus() : absl::UnavailableError("rank 1 is gone");
+  }
+
+  int64_t under_way = 0;
+
+ private:
+  class Rows : public PendingRows {
+   public:
+    Rows(GoneGroup* group, at::Tensor rows) : group_(*group), rows_(std::move(rows)) {}
+    ~Rows() override { --group_.under_way; }
+    at::Tensor Wait() override {
+      --group_.left_;
+      return std::move(rows_);
+    }
+
+   private:
+    GoneGroup& group_;
+    at::Tensor rows_;
+  };
+
+  int64_t left_;
+};
+
+TEST(MicroBatchParts, SayThatAPeerIsGoneAndLeaveNothingUnderWay) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat32);
+  MicroBatch shape = MakeMicroBatch(config, {{2, 9}, {0, 8}}, Layout::kPacked);
+  shape.spans = {{0, 1}, {0, 1}};
+  shape.part_rows = {0, 1, 2};
+  for (const int64_t waits : {0, 1, 3, 8, 11}) {
+    GoneGroup group(waits);
+    const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, group);
+    const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
+    const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
+    auto forward = stage->Forward(shape, tokens, activation, {}, 1);
+    EXPECT_EQ(group.under_way, 0);
+    if (!forward.ok()) {
+      EXPECT_EQ(forward.status().code(), absl::StatusCode::kUnavailable);
+      continue;
+    }
+    EXPECT_GE(waits, 8);
+    EXPECT_EQ(stage->Backward(*forward, activation, {}, {}).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(group.under_way, 0);
+  }
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,145 @@
+#include "worker/model/stack_passes.h"
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+
+namespace penstock::worker {
+namespace {
+
+// A part's way up through the layers, in steps (block.h) that go on from layer to layer.
+class StackForward {
+ public:
+  StackForward(const StackPart& stack, const LayerContext& context, const std::vector<Recompute>& levels,
+               at::Tensor hidden, StackMemory& memory)
+      : stack_(stack), context_(context), levels_(levels), hidden_(std::move(hidden)), memory_(memory) {
+    memory_.resize(stack.layers.size());
+  }
+
+  bool Advance() {
+    for (; next_ < stack_.layers.size(); ++next_) {
+      if (!layer_.has_value())
+        layer_.emplace(stack_.layers[next_], context_, std::move(hidden_), levels_[next_], memory_[next_]);
+      if (layer_->Advance()) return true;
+      hidden_ = layer_->TakeOutput();
+      layer_.reset();
+    }
+    return false;
+  }
+
+  at::Tensor Take() { return std::move(hidden_); }
+
+ private:
+  const StackPart& stack_;
+  const LayerContext& context_;
+  const std::vector<Recompute>& levels_;
+  at::Tensor hidden_;
+  StackMemory& memory_;
+  size_t next_ = 0;
+  std::optional<LayerForwardSteps> layer_;
+};
+
+// And down again.
+class StackBackward {
+ public:
+  // `last`: all other parts are as far as this one, or further.
+  StackBackward(const StackPart& stack, const LayerContext& context, StackMemory memory, bool last,
+                at::Tensor gradient, at::Tensor& source_gradient, WeightProducts& products)
+      : stack_(stack),
+        context_(context),
+        memory_(std::move(memory)),
+        last_(last),
+        gradient_(std::move(gradient)),
+        source_gradient_(source_gradient),
+        products_(products),
+        next_(stack.layers.size()) {}
+
+  bool Advance() {
+    for (; next_ > 0; --next_) {
+      const size_t layer = next_ - 1;
+      if (!layer_.has_value()) {
+        layer_.emplace(stack_.layers[layer], context_, std::move(memory_[layer]), std::move(gradient_),
+                       source_gradient_, products_);
+      }
+      if (layer_->Advance()) return true;
+      gradient_ = layer_->TakeGradient();
+      layer_.reset();
+      if (last_) products_.EndLayer(stack_.layer_begins[layer]);
+    }
+    products_.EndPart();
+    return false;
+  }
+
+  at::Tensor Take() { return std::move(gradient_); }
+
+ private:
+  const StackPart& stack_;
+  const LayerContext& context_;
+  StackMemory memory_;
+  const bool last_;
+  at::Tensor gradient_;
+  at::Tensor& source_gradient_;
+  WeightProducts& products_;
+  // Counts layers down, one further.
+  size_t next_;
+  std::optional<LayerBackwardSteps> layer_;
+};
+
+// A step of each part, then the next of each: all have as many.
+template <typename Pass>
+at::Tensor RunInTurn(std::deque<Pass>& passes) {
+  bool goes_on = true;
+  while (goes_on) {
+    for (Pass& pass : passes) goes_on = pass.Advance();
+  }
+  if (passes.size() == 1) return passes.front().Take();
+  std::vector<at::Tensor> results;
+  for (Pass& pass : passes) results.push_back(pass.Take());
+  return at::cat(results);
+}
+
+// The rows of each part.
+std::vector<at::Tensor> RowsOfParts(const std::vector<LayerContext>& parts, at::Tensor rows) {
+  if (parts.size() == 1) return {std::move(rows)};
+  std::vector<at::Tensor> of_parts;
+  int64_t begin = 0;
+  for (const LayerContext& part : parts) {
+    const int64_t count = part.rows().own().size();
+    of_parts.push_back(rows.narrow(0, begin, count));
+    begin += count;
+  }
+  return of_parts;
+}
+
+}  // namespace
+
+at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
+                         const std::vector<Recompute>& levels, at::Tensor hidden,
+                         std::vector<StackMemory>& memory) {
+  if (stack.layers.empty()) return hidden;
+  memory.resize(parts.size());
+  std::vector<at::Tensor> rows = RowsOfParts(parts, std::move(hidden));
+  std::deque<StackForward> passes;
+  for (size_t i = 0; i < parts.size(); ++i)
+    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i]);
+  return RunInTurn(passes);
+}
+
+at::Tensor BackwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
+                          std::vector<StackMemory> memory, at::Tensor gradient, at::Tensor& source_gradient,
+                          WeightProducts& products) {
+  if (stack.layers.empty()) return gradient;
+  std::vector<at::Tensor> rows = RowsOfParts(parts, std::move(gradient));
+  std::deque<StackBackward> passes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    passes.emplace_back(stack, parts[i], std::move(memory[i]), /*last=*/i + 1 == parts.size(),
+                        std::move(rows[i]), source_gradient, products);
+  }
+  return RunInTurn(passes);
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,28 @@
+// The parts of a micro-batch (proto/penstock/v1/execution.md, section 7): runs of consecutive rows whose
+// passes take turns, so that the rows that one part sends to experts travel while the next is computed.
+//
+//   for (size_t part = 0; part < PartsOf(shape); ++part) ... PartOf(shape, part) ...
+//
+// A rank's tokens lie row by row: those of a part, on any rank, follow those of the parts before it.
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "worker/program/group_place.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// 0: the micro-batch has no parts.
+size_t PartsOf(const MicroBatch& shape);
+
+// That the parts are all rows in their order, none of them empty, and that ranks divide experts where there
+// are some, and nothing else but samples. Possible errors: INVALID_ARGUMENT (names part_rows).
+absl::Status CheckParts(const MicroBatch& shape, const GroupPlace& place);
+
+// A part as a micro-batch without parts. Wants a shape that is in order. Rows of a rectangle stay as long as
+// they are, and nothing says what is recomputed.
+MicroBatch PartOf(const MicroBatch& shape, size_t part);
+
+}  // namespace penstock::worker
