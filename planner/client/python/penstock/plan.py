@@ -28,6 +28,8 @@ class MicroBatch:
     spans            one for each row (PACKED: for each sample)
     computed_tokens  padding included
     loss_tokens      positions that the loss counts
+    part_rows        the parts in which passes go through the micro-batch while rows of experts travel: cumulative numbers of
+                     rows (PACKED: of samples), from 0; empty: one part. Results do not depend on it
     """
 
     samples: tuple[int, ...]
@@ -39,6 +41,7 @@ class MicroBatch:
     computed_tokens: int
     real_tokens: int
     loss_tokens: int
+    part_rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ def micro_batch_of(message: plan_pb2.MicroBatch) -> MicroBatch:
         computed_tokens=message.computed_tokens,
         real_tokens=message.real_tokens,
         loss_tokens=message.loss_tokens,
+        part_rows=tuple(message.part_rows),
     )
 
 
