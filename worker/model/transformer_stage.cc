@@ -326,7 +326,8 @@ absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forwa
                                                               const ProductsBeside& beside) {
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient, beside));
-  WeightProducts products = WeightProducts::PutAside(beside);
+  WeightProducts products =
+      state->in_parts() ? WeightProducts::PutAsideInParts() : WeightProducts::PutAside(beside);
   SplitBackward split;
   PENSTOCK_ASSIGN_OR_RETURN(split.input_gradient, CallTorch("backward for the input", [&] {
                               return RunBackward(*state, output_gradient, products);

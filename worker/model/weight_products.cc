@@ -7,6 +7,8 @@
 namespace penstock::worker {
 namespace {
 
+constexpr uint32_t kAllProducts = std::numeric_limits<uint32_t>::max();
+
 // Adds scale * left right, which are of the gradient's type or a narrower one.
 void AddScaledProduct(const at::Tensor& gradient, const at::Tensor& left, const at::Tensor& right,
                       double scale) {
@@ -30,11 +32,13 @@ at::Tensor AdapterPart::LowRankGradient(const at::Tensor& output_gradient) const
 }
 
 WeightProducts WeightProducts::NowInParts(GradientsReady ready) {
-  WeightProducts products = Now(std::move(ready), {.products_on_return = std::numeric_limits<uint32_t>::max(),
-                                                   .others_on_arrival = true});
+  WeightProducts products =
+      Now(std::move(ready), {.products_on_return = kAllProducts, .others_on_arrival = true});
   products.in_parts_ = true;
   return products;
 }
+
+WeightProducts WeightProducts::PutAsideInParts() { return PutAside({.products_on_return = kAllProducts}); }
 
 void WeightProducts::MultiplyAdapter(const AdapterPart& adapter, const Product& product) {
   AddScaledProduct(adapter.b.gradient, adapter.Outputs(product.output_gradient).t(),

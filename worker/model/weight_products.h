@@ -72,6 +72,8 @@ class WeightProducts {
   static WeightProducts PutAside(const ProductsBeside& beside = {}) {
     return {/*put_aside=*/true, {}, beside};
   }
+  // The same of a micro-batch in parts: those of all its experts are made while rows go back.
+  static WeightProducts PutAsideInParts();
 
   // `part` must live until its product is made. Adds to its gradients, or keeps both tensors; of a layer in
   // which nothing learns, neither. The gradient of the bias is of all rows, or of `bias_rows`.

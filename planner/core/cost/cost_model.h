@@ -82,6 +82,8 @@ class CostModel {
   bool Layers(const Share& share, LayerCosts* costs) const;
   // Of a rank that goes through the micro-batch in parts, of which it has these shares; empty: in one.
   bool Layers(const Share& share, absl::Span<const Share> parts, LayerCosts* costs) const;
+  // Of a part, whose costs as a micro-batch of its own these are.
+  PartCosts CostsOfPart(const LayerCosts& costs) const;
   // Of a rank that has all of a context rank's tokens, none of a divided row.
   bool Layers(const TokenSums& sums, LayerCosts* costs) const { return Layers(WholeShare(sums), costs); }
   // What each context rank has of a micro-batch when it is divided as evenly as can be: no placement is
@@ -204,8 +206,6 @@ class CostModel {
   bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
   // A rank's products for the weights of a decoder layer that takes so long backward.
   LayerProducts ProductsOf(double backward_ns) const;
-  // Of a part, whose costs as a micro-batch of its own these are.
-  PartCosts CostsOfPart(const LayerCosts& costs) const;
   // All parameters of the stage on one of its ranks but experts that ranks divide, not rounded; `experts`: of
   // these, on all ranks.
   double OwnBytes(const Stage& stage, double experts) const;

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""What ranks wait for rows of experts, and what iterations take, by the order in which passes do things: a table for each model.
+
+Plans with exchange_orders_bench (build/release/bin), which says what the orders are. Milliseconds of the iteration, and of what a rank waits for rows. Models: GPT-2 small and large with experts
+in every other layer, as Lancet trains them (Jiang et al., MLSys 2024, section 7: 2 experts a rank, 1 a token, 512 tokens a sample), on
+accelerators like A100s and V100s; a Mixtral 8x7B and a Qwen3 30B-A3B on 64 accelerators of 200 TFLOP/s.
+
+Usage: tests/bench/experts/exchange_orders.py --data FOLDER [--only TEXT]     (FOLDER/lengths/*.csv)
+"""
+
+import argparse
+import copy
+import csv
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+ORDERS = ["in order", "experts cut", "weights", "lancet", "ours"]
+# FLOP/s of a rank; bytes a second of a rank inside a node, and between nodes.
+ACCELERATORS = {"A100": (150e12, 250e9, 25e9), "V100": (60e12, 120e9, 1.5e9)}
+
+
+def qwen3_30b_a3b():
+    return json.loads((ROOT / "examples/qwen3_30b_a3b.json").read_text())
+
+
+def mixtral_8x7b():
+    """The accelerators of the other; every product at full speed, as there."""
+    file = qwen3_30b_a3b()
+    flops, hidden, ffn, experts, chosen, key_values = 200e12, 4096, 14336, 8, 2, 1024
+    file["model"].update(layers=32, hidden=hidden, heads=32, attention_inner=hidden, key_value_heads=8, ffn=ffn)
+    file["model"].update(experts=experts, experts_per_token=chosen, vocab=32000)
+    attention = hidden * (hidden + 2 * key_values) + hidden * hidden
+    layer, head = file["profile"]["layers"]
+    layer["parameter_bytes"] = 2 * (attention + experts * 3 * hidden * ffn + hidden * experts)
+    layer["forward"]["target_token_ns"] = 2 * (attention + chosen * 3 * hidden * ffn + hidden * experts) / flops * 1e9
+    layer["forward"]["target_square_ns"] = 2 * hidden / flops * 1e9
+    head["parameter_bytes"] = 2 * hidden * 32000
+    head["forward"]["target_token_ns"] = 2 * hidden * 32000 / flops * 1e9
+    file["profile"]["name"] = "mixtral_8x7b"
+    return file
+
+
+def gpt2(hidden, layers, ranks, accelerator):
+    """Pairs of a dense layer and one with experts as one layer: attention four times as wide has as many products as the rest of a pair."""
+    flops, inside, between = ACCELERATORS[accelerator]
+    experts, ffn = 2 * ranks, 4 * hidden
+    dense = 2 * 4 * hidden * hidden + 2 * hidden * ffn
+    file = qwen3_30b_a3b()
+    file["model"].update(layers=layers // 2, hidden=hidden, heads=hidden // 16, attention_inner=4 * hidden, key_value_heads=hidden // 16, ffn=ffn)
+    file["model"].update(experts=experts, experts_per_token=1, vocab=50304, feed_forward="FEED_FORWARD_GELU", norm="NORM_LAYER", position="POSITION_LEARNED")
+    layer, head = file["profile"]["layers"]
+    layer["parameter_bytes"] = 2 * (dense + experts * 2 * hidden * ffn + hidden * experts)
+    layer["forward"]["target_token_ns"] = 2 * (dense + 2 * hidden * ffn + hidden * experts) / flops * 1e9
+    layer["forward"]["target_square_ns"] = 2 * 2 * hidden / flops * 1e9
+    head["parameter_bytes"] = 2 * hidden * 50304
+    head["forward"]["target_token_ns"] = 2 * hidden * 50304 / flops * 1e9
+    file["profile"]["embedding_parameter_bytes"] = 2 * hidden * 50304
+    cluster = file["profile"]["cluster"]
+    cluster.update(intra_node_bytes_per_second=inside, inter_node_bytes_per_second=between)
+    cluster.update(intra_node_collective_bytes_per_second=inside, inter_node_collective_bytes_per_second=between)
+    file["profile"]["name"] = f"gpt2_{hidden}"
+    return file
+
+
+def lengths(data, kind, samples, longest):
+    """[(input, target)], of at most so many tokens."""
+    if kind == "uniform":
+        return [(0, longest)] * samples
+    name, first = {"multitask": ("multitask_train.csv", 0), "code": ("code_files.csv", 30144)}[kind]
+    with open(data / "lengths" / name, newline="") as source:
+        rows = list(csv.DictReader(source))[first : first + samples]
+    pairs = [(int(row.get("input_tokens", 0)), int(row["target_tokens" if "target_tokens" in row else "tokens"])) for row in rows]
+    cut = [(given, min(learnt, longest)) for given, learnt in pairs]
+    return [(min(given, longest - learnt), learnt) for given, learnt in cut]
+
+
+def cases(data):
+    """(name, profile, lengths, replicas, context ranks)."""
+    for hidden, layers, size in ((768, 12, "small"), (1024, 24, "large")):
+        for accelerator in ACCELERATORS:
+            for ranks, each in ((16, 24), (16, 48), (32, 24), (64, 24)):
+                file = gpt2(hidden, layers, ranks, accelerator)
+                yield f"GPT-2 {size}, {ranks} {accelerator}s, {each} samples each, uniform", file, lengths(data, "uniform", each * ranks, 512), 1, ranks
+            file = gpt2(hidden, layers, 16, accelerator)
+            yield f"GPT-2 {size}, 16 {accelerator}s, 48 samples each, multitask", file, lengths(data, "multitask", 48 * 16, 512), 1, 16
+    for name, file in {"Mixtral 8x7B": mixtral_8x7b(), "Qwen3 30B-A3B": qwen3_30b_a3b()}.items():
+        for kind in ("uniform", "multitask", "code"):
+            of_kind = lengths(data, kind, 576 if kind != "multitask" else 2304, 2048 if kind == "uniform" else 8192)
+            yield f"{name}, 8 replicas of 8 ranks, {kind}", file, of_kind, 8, 8
+    yield "Qwen3 30B-A3B, one group of 64 ranks, uniform", qwen3_30b_a3b(), lengths(data, "uniform", 576, 2048), 1, 64
+
+
+def outcomes(bench, file, samples, replicas, contexts):
+    with tempfile.TemporaryDirectory() as folder:
+        profile, table = Path(folder) / "profile.json", Path(folder) / "lengths.csv"
+        profile.write_text(json.dumps(copy.deepcopy(file)))
+        table.write_text("".join(f"{given},{learnt}\n" for given, learnt in samples))
+        return json.loads(subprocess.run([bench, profile, table, str(replicas), str(contexts)], check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", default=ROOT / "build/release/bin/exchange_orders_bench", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", default="", help="Models whose names contain this")
+    options = parser.parse_args()
+    print("| model | " + " | ".join(ORDERS) + " | waits gone, lancet | ours | at most | experts cut / ours | at most |")
+    print("|---" * (len(ORDERS) + 6) + "|")
+    for name, file, samples, replicas, contexts in cases(options.data):
+        if options.only not in name:
+            continue
+        found = outcomes(options.bench.resolve(), file, samples, replicas, contexts)
+        waits = {order: outcome["waiting_ms"] for order, outcome in found.items()}
+        times = {order: outcome["iteration_ms"] for order, outcome in found.items()}
+        gone = {order: 1 - waits[order] / waits["in order"] for order in found}
+        row = [f"{times[order]:,.1f} ({waits[order]:,.1f})" for order in ORDERS]
+        print(f"| {name} | " + " | ".join(row) + f" | {gone['lancet']:.0%} | {gone['ours']:.0%} | {gone['perfect']:.0%} | {times['experts cut'] / times['ours']:.3f} | {times['experts cut'] / times['perfect']:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
