@@ -199,15 +199,15 @@ bool FeedForwardForwardSteps::Advance() {
     return false;
   }
   switch (turn_) {
-    case Turn::kSend:
+    case ExpertsTurn::kSend:
       experts_->Send(PartInput(block_.norms, input_, memory_.norm));
-      turn_ = Turn::kCompute;
+      turn_ = ExpertsTurn::kCompute;
       return true;
-    case Turn::kCompute:
+    case ExpertsTurn::kCompute:
       experts_->Compute();
-      turn_ = Turn::kFinish;
+      turn_ = ExpertsTurn::kFinish;
       return true;
-    case Turn::kFinish:
+    case ExpertsTurn::kFinish:
       Finish(experts_->Finish());
       break;
   }
@@ -238,16 +238,16 @@ bool FeedForwardBackwardSteps::Advance() {
     return false;
   }
   switch (turn_) {
-    case Turn::kSend:
+    case ExpertsTurn::kSend:
       Send();
-      turn_ = Turn::kCompute;
+      turn_ = ExpertsTurn::kCompute;
       return true;
-    case Turn::kCompute:
+    case ExpertsTurn::kCompute:
       experts_->Compute();
       products_.RunBesideReturn();
-      turn_ = Turn::kFinish;
+      turn_ = ExpertsTurn::kFinish;
       return true;
-    case Turn::kFinish:
+    case ExpertsTurn::kFinish:
       Finish(experts_->Finish());
       break;
   }

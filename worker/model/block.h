@@ -163,6 +163,9 @@ at::Tensor AddToResidual(const PartNorms& norms, at::Tensor added, double residu
 // waits for; there is one. Steps are as many for each pass through a layer of one shape and level. What they
 // are made with by reference outlives them. Not moved: they hold references to their own.
 
+// Which step of experts is next.
+enum class ExpertsTurn : uint8_t { kSend, kCompute, kFinish };
+
 // Through norm, part and around them.
 class FeedForwardForwardSteps {
  public:
@@ -173,9 +176,6 @@ class FeedForwardForwardSteps {
   at::Tensor TakeOutput() { return std::move(output_); }
 
  private:
-  // Which it runs next, where there are experts.
-  enum class Turn : uint8_t { kSend, kCompute, kFinish };
-
   void Finish(at::Tensor added);
 
   const FeedForwardBlock& block_;
@@ -184,7 +184,7 @@ class FeedForwardForwardSteps {
   at::Tensor input_;
   FeedForwardBlockMemory& memory_;
   std::optional<ExpertsForward> experts_;
-  Turn turn_ = Turn::kSend;
+  ExpertsTurn turn_ = ExpertsTurn::kSend;
   at::Tensor output_;
 };
 
@@ -199,8 +199,6 @@ class FeedForwardBackwardSteps {
   at::Tensor TakeGradient() { return std::move(gradient_); }
 
  private:
-  enum class Turn : uint8_t { kSend, kCompute, kFinish };
-
   void Send();
   void Finish(at::Tensor normalised_gradient);
 
@@ -211,7 +209,7 @@ class FeedForwardBackwardSteps {
   at::Tensor output_gradient_;
   WeightProducts& products_;
   std::optional<ExpertsBackward> experts_;
-  Turn turn_ = Turn::kSend;
+  ExpertsTurn turn_ = ExpertsTurn::kSend;
   at::Tensor gradient_;
 };
 

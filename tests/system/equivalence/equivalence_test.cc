@@ -31,10 +31,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/mesh/rank_places.h"
+#include "planner/core/planner.h"
+#include "planner/service/engine/program_message.h"
+#include "tests/system/equivalence/cut_plan.h"
 #include "tests/system/equivalence/gathered_gradients.h"
 #include "tests/system/equivalence/gradient_file.h"
 #include "tests/system/equivalence/plan_case.h"
 #include "tests/system/equivalence/reference.h"
+#include "tests/system/equivalence/trained_programs.h"
 #include "tests/system/equivalence/worker_threads.h"
 #include "tests/system/harness/cluster.h"
 #include "tests/system/harness/tiny_job.h"
@@ -426,6 +430,70 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryPlan, EquivalenceTest, ::testing::ValuesIn(PlanCases(WantedCoverage())),
+                         [](const auto& info) { return info.param.name; });
+
+// The same plans with micro-batches in parts, on ranks that are threads of this process.
+class InPartsTest : public EquivalenceTest {
+ protected:
+  void SetUp() override {}
+  void TearDown() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(GradientsFolder(), ignored);
+  }
+
+  static std::vector<v1::Plan> Plans() {
+    std::vector<v1::Plan> plans;
+    auto planner = core::Planner::Create(GetParam().job);
+    EXPECT_TRUE(planner.ok()) << planner.status();
+    for (uint64_t i = 0; planner.ok() && i < kIterations; ++i) {
+      absl::StatusOr<v1::Plan> plan = (*planner)->MakePlan(batches()[i]);
+      EXPECT_TRUE(plan.ok()) << plan.status();
+      if (!plan.ok()) break;
+      plan->set_iteration(i);
+      plans.push_back(*std::move(plan));
+    }
+    return plans;
+  }
+
+  static std::vector<TrainedIteration> Train(const std::vector<v1::Plan>& plans) {
+    worker::JobConfig job = *worker::JobFromProto(GetParam().job);
+    job.topology = *worker::TopologyFromProto(plans.front().topology(), job);
+    std::vector<std::vector<worker::Program>> programs(static_cast<size_t>(plans.front().programs_size()));
+    for (size_t i = 0; i < plans.size(); ++i) {
+      for (uint32_t rank = 0; rank < programs.size(); ++rank) {
+        const auto program = worker::ProgramFromProto(MakeProgramMessage(batches()[i], plans[i], rank), job);
+        EXPECT_TRUE(program.ok()) << program.status();
+        if (!program.ok()) return {};
+        programs[rank].push_back(*program);
+      }
+    }
+    const auto trained = TrainPrograms(job, programs, Dataset(), GradientsFolder());
+    EXPECT_TRUE(trained.ok()) << trained.status();
+    return trained.ok() ? *trained : std::vector<TrainedIteration>();
+  }
+};
+
+TEST_P(InPartsTest, LossesAndGradientsAreThoseOfTheReferenceAndOfThePlanWithoutParts) {
+  const PlanCase& test = GetParam();
+  std::vector<v1::Plan> plans = Plans();
+  ASSERT_EQ(plans.size(), kIterations);
+  const std::vector<TrainedIteration> whole = Train(plans);
+  ASSERT_EQ(whole.size(), kIterations);
+  for (v1::Plan& plan : plans) CutIntoParts(plan);
+  const std::vector<TrainedIteration> parts = Train(plans);
+  ASSERT_EQ(parts.size(), kIterations);
+  std::vector<Rows> rows;
+  for (uint64_t i = 0; i < kIterations; ++i) rows.push_back(RowsOf(batches()[i], plans[i], samples()));
+  const std::vector<ReferenceIteration>& reference = Reference(rows);
+  for (uint64_t i = 0; i < kIterations; ++i) {
+    EXPECT_LE(RelativeError({parts[i].loss}, {reference[i].loss}), test.tolerance) << "iteration " << i;
+    EXPECT_LE(RelativeError({parts[i].loss}, {whole[i].loss}), test.tolerance) << "iteration " << i;
+    EXPECT_LE(RelativeError({parts[i].gradient_norm}, {whole[i].gradient_norm}), test.tolerance);
+    ExpectGradients(plans[i], reference[i], test.tolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(CutPlans, InPartsTest, ::testing::ValuesIn(PlanCasesForParts(WantedCoverage())),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

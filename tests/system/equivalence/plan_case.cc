@@ -368,6 +368,38 @@ std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed) {
   return MakeCases(choices);
 }
 
+namespace {
+
+// What tells parts apart: layouts, and whether products for weights are put aside. Other policies and
+// schedules group and order the same passes.
+bool IsOfItsOwnForParts(const Case& choice) {
+  const v1::Policy policy = kPolicies[choice[kPolicy]].policy;
+  const v1::Schedule schedule = kSchedules[choice[kSchedule]].schedule;
+  return policy != v1::POLICY_DYNAMIC && policy != v1::POLICY_TOKEN_BUDGET &&
+         (schedule == v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD || schedule == v1::SCHEDULE_SPLIT_BACKWARD) &&
+         kPrecisions[choice[kPrecision]].dtype == v1::DATA_TYPE_FLOAT64;
+}
+
+}  // namespace
+
+std::vector<PlanCase> PlanCasesForParts(Coverage coverage) {
+  const auto* const model = std::ranges::find_if(kModels, &Model::divided_experts);
+  // Of the first values of both: the model, and one tensor rank.
+  std::vector<size_t> values = kValues;
+  values[kModel] = values[kTensor] = 1;
+  const auto whole = [&](Case choice) {
+    choice[kModel] = static_cast<size_t>(model - std::begin(kModels));
+    return choice;
+  };
+  const auto possible = [&](const Case& choice) {
+    const Case full = whole(choice);
+    return SaysSomethingNew(full) && (coverage != Coverage::kPairs || IsOfItsOwnForParts(full));
+  };
+  std::vector<PlanCase> cases;
+  for (const Case& choice : CoveringSet(values, possible, kSeed)) cases.push_back(MakeCase(whole(choice)));
+  return cases;
+}
+
 Coverage WantedCoverage() {
   const char* variable = std::getenv("PENSTOCK_EQUIVALENCE");
   const absl::string_view wanted = variable != nullptr ? variable : "";

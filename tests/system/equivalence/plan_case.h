@@ -43,6 +43,10 @@ enum class Coverage : uint8_t { kPairs, kTriples, kAll };
 Coverage WantedCoverage();
 std::vector<PlanCase> PlanCases(Coverage coverage);
 
+// A covering set of all pairs of those whose micro-batches may have parts: ranks divide experts, and nothing
+// but samples else. Of kPairs without policies, schedules and types to which parts are the same as to others.
+std::vector<PlanCase> PlanCasesForParts(Coverage coverage);
+
 // As many of all combinations, drawn by the seed.
 std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed);
 

@@ -1,0 +1,13 @@
+// Plans whose micro-batches are cut into parts, as no planner did it: for what workers make of them.
+#pragma once
+
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock::testing {
+
+// Cuts the micro-batches into 1 to 4 parts by turns, of different sizes where there are rows enough, and
+// takes away the products that passes were to make beside exchanges, as the contract wants it. Times and the
+// rest of the plan stay as they are.
+void CutIntoParts(v1::Plan& plan);
+
+}  // namespace penstock::testing
