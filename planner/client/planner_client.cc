@@ -12,6 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/compact/instruction_columns.h"
+#include "common/compact/packed_program.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
@@ -83,6 +85,20 @@ absl::StatusOr<Response> Call(Stub* stub,
   }
   if (!status.ok()) return WithMetadata(status, context);
   return response;
+}
+
+template <typename Request>
+Request Compact(Request request) {
+  request.set_compact_version(kCompactVersion);
+  return request;
+}
+
+// An answer with a plan, its programs in full.
+template <typename Response>
+absl::StatusOr<Response> Unpacked(absl::StatusOr<Response> answer) {
+  if (!answer.ok()) return answer;
+  PENSTOCK_RETURN_IF_ERROR(UnpackPrograms(answer->mutable_instruction_columns(), answer->mutable_plan()));
+  return answer;
 }
 
 }  // namespace
@@ -159,10 +175,10 @@ absl::StatusOr<v1::SubmitBatchesResponse> PlannerClient::SubmitBatches(
 
 absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBatchRequest& request,
                                                                absl::Duration deadline) {
-  auto plan = Call(request.has_job() ? any_stub_.get() : stub_.get(), &Stub::PlanBatch, request,
+  auto plan = Call(request.has_job() ? any_stub_.get() : stub_.get(), &Stub::PlanBatch, Compact(request),
                    DeadlineIn(deadline));
   if (absl::IsUnavailable(plan.status())) PENSTOCK_RETURN_IF_ERROR(WhyNoConnection());
-  return plan;
+  return Unpacked(std::move(plan));
 }
 
 absl::StatusOr<v1::ReviseCostsResponse> PlannerClient::ReviseCosts(const v1::ReviseCostsRequest& request,
@@ -197,7 +213,7 @@ absl::StatusOr<v1::ListJobsResponse> PlannerClient::ListJobs(const v1::ListJobsR
 
 absl::StatusOr<v1::GetIterationResponse> PlannerClient::GetIteration(const v1::GetIterationRequest& request,
                                                                      absl::Duration deadline) {
-  return CallUntil(&Stub::GetIteration, request, deadline);
+  return Unpacked(CallUntil(&Stub::GetIteration, Compact(request), deadline));
 }
 
 absl::StatusOr<v1::DrainJobResponse> PlannerClient::DrainJob(const v1::DrainJobRequest& request,

@@ -18,16 +18,25 @@ constexpr double kStartSampleBytes = 290;
 // starts that are kept, in numbers of micro-batches of the plan.
 constexpr double kSideBySide = 32'768;
 constexpr double kKeptStarts = 4;
-// For each instruction: of the programs, their simulation, the plan as a message and its check together; and
-// of the plan that is kept.
+// For each instruction: of the programs, their simulation, the plan as a message and its check together.
 constexpr double kInstructionBytes = 559;
-constexpr double kKeptInstructionBytes = 220;
+// Of the plan that is kept, whose instructions are in columns: for each instruction, rank, micro-batch, stage
+// of a micro-batch, and sample.
+constexpr double kKeptInstructionBytes = 7;
+constexpr double kKeptRankBytes = 1600;
+constexpr double kKeptMicroBatchBytes = 320;
+constexpr double kKeptMicroBatchStageBytes = 40;
+constexpr double kKeptSampleBytes = 20;
 // Instructions for each micro-batch and rank of its replica, and for each rank beside them.
 constexpr double kInstructions = 12.8;
 constexpr double kRankInstructions = 4;
-// Of messages.
+// Of messages: in full, and compact.
 constexpr double kInstructionMessageBytes = 48;
 constexpr double kSampleMessageBytes = 30;
+constexpr double kCompactInstructionBytes = 7;
+constexpr double kCompactSampleBytes = 10;
+constexpr double kCompactMicroBatchBytes = 24;
+constexpr double kCompactProgramBytes = 1200;
 constexpr double kSampleBytes = 160;
 // What is taken however small the batch is.
 constexpr double kLeastBytes = 4e6;
@@ -122,11 +131,18 @@ PlanningFootprint FootprintOf(const PlanningShape& shape) {
   footprint.micro_batches = static_cast<int64_t>(micro_batches);
   footprint.planning_bytes =
       Bytes(kLeastBytes + std::max(search, programs) + kLesserShare * std::min(search, programs));
-  footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kSampleBytes / 4 * samples);
-  footprint.plan_message_bytes =
-      Bytes(kInstructionMessageBytes * instructions + kSampleMessageBytes / 3 * samples);
+  const double all_ranks = ranks * replicas;
+  const double stages = static_cast<double>(shape.stages);
+  footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kKeptRankBytes * all_ranks +
+                               (kKeptMicroBatchBytes + kKeptMicroBatchStageBytes * stages) * micro_batches +
+                               kKeptSampleBytes * samples);
+  footprint.plan_message_bytes = footprint.plan_bytes;
   footprint.program_message_bytes =
-      Bytes(rank_share * (kInstructionMessageBytes * of_rank + kSampleMessageBytes * samples));
+      Bytes(kCompactProgramBytes +
+            rank_share * (kCompactInstructionBytes * of_rank + kCompactMicroBatchBytes * micro_batches +
+                          kCompactSampleBytes * samples));
+  footprint.full_plan_message_bytes =
+      Bytes(kInstructionMessageBytes * instructions + kSampleMessageBytes / 3 * samples);
   return footprint;
 }
 
@@ -142,7 +158,8 @@ PlanningShape WithSamples(PlanningShape shape, int64_t samples) {
 bool Fits(const PlanningFootprint& footprint, const PlanningRoom& room) {
   return footprint.planning_bytes <= room.planning_bytes && footprint.plan_bytes <= room.plan_bytes &&
          footprint.plan_message_bytes <= room.plan_message_bytes &&
-         footprint.program_message_bytes <= room.program_message_bytes;
+         footprint.program_message_bytes <= room.program_message_bytes &&
+         footprint.full_plan_message_bytes <= room.full_plan_message_bytes;
 }
 
 int64_t MostSamples(const PlanningShape& shape, const PlanningRoom& room) {
