@@ -18,6 +18,7 @@
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/refused_quota.h"
 #include "penstock/client/retry_iteration.h"
 
 namespace penstock {
@@ -47,6 +48,7 @@ std::optional<std::string> MetadataOf(const grpc::ClientContext& context, const 
 absl::Status WithMetadata(absl::Status status, const grpc::ClientContext& context) {
   if (status.ok()) return status;
   if (const auto leader = MetadataOf(context, kStandbyKey)) status = WithLeader(std::move(status), *leader);
+  if (const auto quota = MetadataOf(context, kQuotaKey)) status = WithQuota(std::move(status), *quota);
   uint64_t iteration = 0;
   if (!absl::SimpleAtoi(MetadataOf(context, kRetryIterationKey).value_or(""), &iteration)) return status;
   return WithRetryIteration(std::move(status), iteration);
