@@ -26,6 +26,7 @@
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
+#include "planner/cli/up/log_rotation.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_curves.h"
@@ -254,7 +255,9 @@ absl::Status UpRun::Train() {
   TrainingRun run(*watching_client_, job_, *counted_, absl::Seconds(options_.planner_timeout_s),
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   if (options_.trial_iterations > 0) run.FeedUntil(job_.first_iteration() + options_.trial_iterations);
+  LogRotation logs(setup_.folder.logs);
   while (!run.finished()) {
+    logs.Look(absl::Now());
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
