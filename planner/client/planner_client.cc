@@ -12,10 +12,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/compact/instruction_columns.h"
+#include "common/compact/packed_program.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/refused_quota.h"
 #include "penstock/client/retry_iteration.h"
 
 namespace penstock {
@@ -45,6 +48,7 @@ std::optional<std::string> MetadataOf(const grpc::ClientContext& context, const 
 absl::Status WithMetadata(absl::Status status, const grpc::ClientContext& context) {
   if (status.ok()) return status;
   if (const auto leader = MetadataOf(context, kStandbyKey)) status = WithLeader(std::move(status), *leader);
+  if (const auto quota = MetadataOf(context, kQuotaKey)) status = WithQuota(std::move(status), *quota);
   uint64_t iteration = 0;
   if (!absl::SimpleAtoi(MetadataOf(context, kRetryIterationKey).value_or(""), &iteration)) return status;
   return WithRetryIteration(std::move(status), iteration);
@@ -83,6 +87,20 @@ absl::StatusOr<Response> Call(Stub* stub,
   }
   if (!status.ok()) return WithMetadata(status, context);
   return response;
+}
+
+template <typename Request>
+Request Compact(Request request) {
+  request.set_compact_version(kCompactVersion);
+  return request;
+}
+
+// An answer with a plan, its programs in full.
+template <typename Response>
+absl::StatusOr<Response> Unpacked(absl::StatusOr<Response> answer) {
+  if (!answer.ok()) return answer;
+  PENSTOCK_RETURN_IF_ERROR(UnpackPrograms(answer->mutable_instruction_columns(), answer->mutable_plan()));
+  return answer;
 }
 
 }  // namespace
@@ -159,10 +177,10 @@ absl::StatusOr<v1::SubmitBatchesResponse> PlannerClient::SubmitBatches(
 
 absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBatchRequest& request,
                                                                absl::Duration deadline) {
-  auto plan = Call(request.has_job() ? any_stub_.get() : stub_.get(), &Stub::PlanBatch, request,
+  auto plan = Call(request.has_job() ? any_stub_.get() : stub_.get(), &Stub::PlanBatch, Compact(request),
                    DeadlineIn(deadline));
   if (absl::IsUnavailable(plan.status())) PENSTOCK_RETURN_IF_ERROR(WhyNoConnection());
-  return plan;
+  return Unpacked(std::move(plan));
 }
 
 absl::StatusOr<v1::ReviseCostsResponse> PlannerClient::ReviseCosts(const v1::ReviseCostsRequest& request,
@@ -197,7 +215,7 @@ absl::StatusOr<v1::ListJobsResponse> PlannerClient::ListJobs(const v1::ListJobsR
 
 absl::StatusOr<v1::GetIterationResponse> PlannerClient::GetIteration(const v1::GetIterationRequest& request,
                                                                      absl::Duration deadline) {
-  return CallUntil(&Stub::GetIteration, request, deadline);
+  return Unpacked(CallUntil(&Stub::GetIteration, Compact(request), deadline));
 }
 
 absl::StatusOr<v1::DrainJobResponse> PlannerClient::DrainJob(const v1::DrainJobRequest& request,

@@ -1,6 +1,8 @@
 #include "penstock/client/program_stream.h"
 
 #include "absl/time/clock.h"
+#include "common/compact/instruction_columns.h"
+#include "common/compact/packed_program.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 
@@ -17,7 +19,9 @@ ProgramStream::ProgramStream(const std::shared_ptr<grpc::Channel>& channel,
   if (deadline != absl::InfiniteDuration()) {
     context_.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
   }
-  reader_ = stub_->StreamPrograms(&context_, request);
+  v1::StreamProgramsRequest asked = request;
+  asked.set_compact_version(kCompactVersion);
+  reader_ = stub_->StreamPrograms(&context_, asked);
 }
 
 ProgramStream::~ProgramStream() {
@@ -33,7 +37,10 @@ ProgramStream::~ProgramStream() {
 absl::StatusOr<std::optional<v1::StreamProgramsResponse>> ProgramStream::Next() {
   if (!end_.has_value()) {
     v1::StreamProgramsResponse program;
-    if (reader_->Read(&program)) return program;
+    if (reader_->Read(&program)) {
+      if (absl::Status unpacked = UnpackProgram(&program); !unpacked.ok()) return unpacked;
+      return program;
+    }
     const grpc::Status end = reader_->Finish();
     end_ = cancelled_ ? FromGrpcStatus(end) : FromStatusOfCall(end);
     // So that whoever opens one stream after another neither spins nor leaves the connections alone.

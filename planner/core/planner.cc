@@ -293,14 +293,18 @@ absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTask
 
 absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks,
                                               StopToken stop) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted,
-                            PlanInMemory(costs_, job_, batch.samples, run_tasks, stop));
-  Simulator simulator;
-  PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs, stop));
-  PENSTOCK_RETURN_IF_ERROR(CheckTime("batch.samples: the plan", simulator.makespan_ns()));
-  const Assignment assignment = MakeAssignment(fitted.candidate, fitted.pipelines, costs_.stages());
-  v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, fitted.programs, simulator,
-                               lower_bound_(batch.samples, stop), FamilyOf(job_, fitted.pipelines), stop});
+  v1::Plan plan;
+  {
+    // What it is made of is gone before it is hashed, which takes memory, too.
+    PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted,
+                              PlanInMemory(costs_, job_, batch.samples, run_tasks, stop));
+    Simulator simulator;
+    PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs, stop));
+    PENSTOCK_RETURN_IF_ERROR(CheckTime("batch.samples: the plan", simulator.makespan_ns()));
+    const Assignment assignment = MakeAssignment(fitted.candidate, fitted.pipelines, costs_.stages());
+    plan = PlanToProto({spec_, job_, batch, costs_, assignment, fitted.programs, simulator,
+                        lower_bound_(batch.samples, stop), FamilyOf(job_, fitted.pipelines), stop});
+  }
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   plan.set_content_hash(core::ContentHash(plan));
   PENSTOCK_RETURN_IF_ERROR(stop.status());

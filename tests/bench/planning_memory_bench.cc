@@ -7,8 +7,9 @@
 //
 // LENGTHS: mixed (bench_job.h), short (16 tokens each), long (8192 tokens each: a micro-batch for each).
 // Prints a line: the arguments, then peak_bytes (resident, above that before planning; plan and check),
-// kept_bytes (of the plan in memory), plan_bytes (the plan as a message), program_bytes (the largest program
-// as a message), micro_batches, instructions and seconds. One shape a process, so that nothing of another is
+// full, kept, message and program: bytes of the plan, in full and as it is kept (common/compact), of the same
+// as messages, and of the largest program; estimates of those that are compact; micro_batches, instructions,
+// seconds, and seconds of packing and of unpacking. One shape a process, so that nothing of another is
 // counted.
 #include <chrono>
 #include <cstdio>
@@ -41,6 +42,10 @@ size_t MostResidentBytes() {
     if (word == "VmHWM:" && status >> kilobytes) return kilobytes << 10;
   }
   return 0;
+}
+
+double Since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 v1::JobSpec JobOf(char** argv) {
@@ -79,22 +84,34 @@ int Main(int argc, char** argv) {
   const size_t planned = MostResidentBytes() - before;
   if (!core::CheckPlan(batch, *plan).empty()) return 1;
   const size_t checked = MostResidentBytes() - before;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  size_t micro_batches = 0, instructions = 0, program_bytes = 0;
+  const double seconds = Since(start);
+  size_t micro_batches = 0, instructions = 0, program_bytes = 0, full_program_bytes = 0, columns = 0;
   for (const v1::Replica& replica : plan->replicas()) micro_batches += replica.micro_batches_size();
   for (const v1::Program& program : plan->programs()) instructions += program.instructions_size();
   const int ranks = plan->programs_size();
+  const auto packing = std::chrono::steady_clock::now();
+  const PackedPlan packed(*plan);
+  const double packing_seconds = Since(packing);
+  const auto unpacking = std::chrono::steady_clock::now();
+  if (packed.Plan()->ByteSizeLong() != plan->ByteSizeLong()) return 1;
+  const double unpacking_seconds = Since(unpacking);
+  for (int rank = 0; rank < ranks; ++rank) columns += packed.columns(rank).size();
   for (int rank = 0; rank<ranks; rank += ranks> 64 ? ranks / 64 : 1) {
-    program_bytes = std::max(program_bytes, MakeProgramMessage(batch, *plan, rank).ByteSizeLong());
+    full_program_bytes = std::max(full_program_bytes, MakeProgramMessage(batch, *plan, rank).ByteSizeLong());
+    program_bytes = std::max(program_bytes,
+                             MakeProgramMessage(batch, packed, rank, {}, /*compact=*/true)->ByteSizeLong());
   }
   for (int i = 1; i <= 6; ++i) std::cout << argv[i] << " ";
   std::cout << (argc > 7 ? argv[7] : "POLICY_DYNAMIC") << " peak " << checked << " planning " << planned
-            << " kept " << plan->SpaceUsedLong() << " plan " << plan->ByteSizeLong() << " program "
-            << program_bytes << " estimate " << estimate.planning_bytes << " kept " << estimate.plan_bytes
-            << " plan " << estimate.plan_message_bytes << " program " << estimate.program_message_bytes
+            << " full kept " << plan->SpaceUsedLong() << " message " << plan->ByteSizeLong() << " program "
+            << full_program_bytes << " compact kept " << packed.bytes() << " message "
+            << packed.frame().ByteSizeLong() + columns << " program " << program_bytes << " columns "
+            << columns << " estimate " << estimate.planning_bytes << " kept " << estimate.plan_bytes
+            << " message " << estimate.plan_message_bytes << " program " << estimate.program_message_bytes
             << " micro_batches " << estimate.micro_batches << " roomy " << shape.roomy << " fill "
             << shape.longest_fill << " micro_batches " << micro_batches << " instructions " << instructions
-            << " seconds " << seconds << std::endl;
+            << " seconds " << seconds << " packing " << packing_seconds << " unpacking " << unpacking_seconds
+            << std::endl;
   return 0;
 }
 

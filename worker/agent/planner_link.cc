@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/compact/instruction_columns.h"
+#include "common/compact/packed_program.h"
 #include "common/grpc/status_conversion.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -91,6 +93,7 @@ class GrpcProgramStream : public ProgramStream {
     if (reader_ == nullptr) reader_ = stub_.StreamPrograms(&context_, request_);
     v1::StreamProgramsResponse response;
     if (reader_->Read(&response)) {
+      PENSTOCK_RETURN_IF_ERROR(AnnotateError(UnpackProgram(&response), "StreamPrograms"));
       PENSTOCK_ASSIGN_OR_RETURN(Program program, ProgramFromProto(response, job_));
       return program;
     }
@@ -171,6 +174,7 @@ class GrpcPlannerLink : public PlannerLink {
                                                 uint64_t from_iteration) override {
     auto request = RequestFrom<v1::StreamProgramsRequest>(self);
     request.set_from_iteration(from_iteration);
+    request.set_compact_version(kCompactVersion);
     return std::make_unique<GrpcProgramStream>(*stub_, request, job);
   }
 

@@ -53,7 +53,7 @@ struct RunOptions {
   uint32_t connect_timeout_s = 10;
   uint32_t transfer_timeout_s = 600;
   // Seconds that the planner may be silent.
-  uint32_t planner_timeout_s = 60;
+  uint32_t planner_timeout_s = 3600;
   // After SIGTERM or SIGINT: seconds for the iteration and a checkpoint; 0: neither is waited for.
   uint32_t stop_seconds = 20;
   // Epochs in a row that may fail without a new iteration before the worker ends; 0: it ends with its first.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/process/binary_folder.h"
 #include "common/status/annotate.h"
@@ -20,11 +21,14 @@
 #include "planner/cli/up/run_data.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/training_run.h"
+#include "planner/cli/up/wait_news.h"
 
 namespace penstock::cli {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
+// Before it has answered once, a planner may be one that is not there: a wrong address.
+constexpr absl::Duration kFirstContact = absl::Seconds(70);
 
 // A run from flags to the last batch.
 class Feed {
@@ -66,7 +70,7 @@ absl::StatusOr<std::optional<v1::JobSpec>> Feed::RegisteredJob() {
   v1::GetJobRequest request;
   request.set_job_id(flags_.job_id);
   const absl::StatusOr<v1::GetJobResponse> job =
-      client_.GetJob(request, absl::Seconds(options_.planner_timeout_s));
+      client_.GetJob(request, std::min(kFirstContact, absl::Seconds(options_.planner_timeout_s)));
   if (absl::IsNotFound(job.status())) return std::optional<v1::JobSpec>();
   if (!job.ok()) return AnnotateError(job.status(), "--planner");
   return job->job();
@@ -105,16 +109,22 @@ absl::StatusOr<v1::JobSpec> Feed::MakeTheJob(const RunData& data) {
 absl::Status Feed::Register(const v1::JobSpec& job) {
   v1::RegisterJobRequest request;
   *request.mutable_job() = job;
-  const absl::Duration deadline =
-      std::max(PlannerClient::kPlanDeadline, absl::Seconds(options_.planner_timeout_s));
+  const absl::Duration deadline = std::max(
+      PlannerClient::kPlanDeadline, std::min(kFirstContact, absl::Seconds(options_.planner_timeout_s)));
   return AnnotateError(client_.RegisterJob(request, deadline).status(),
                        absl::StrCat("planner ", flags_.planner.address));
 }
 
 absl::Status Feed::SubmitAll(TrainingRun& run) {
   bool began = false;
+  WaitNews quota;
+  WaitNews trouble(WaitNews::kTrouble);
   while (!run.fed() && !run.finished() && !run.drains()) {
     PENSTOCK_RETURN_IF_ERROR(run.Step([](const v1::IterationSummary&) {}));
+    if (const std::string news = quota.Take(run.held_by_quota(), absl::Now()); !news.empty())
+      console_.Say(absl::StrCat("waiting for a quota: ", news));
+    if (const std::string news = trouble.Take(run.trouble(), absl::Now()); !news.empty())
+      console_.Say(absl::StrCat("waiting for the planner (--planner-timeout): ", news));
     if (!began && run.silence() == absl::ZeroDuration()) {
       console_.Say(absl::StrCat("job ", run.status().job_id(), ": its batches end before iteration ",
                                 run.status().next_iteration()));

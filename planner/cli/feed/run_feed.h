@@ -15,7 +15,7 @@ struct FeedOptions {
   // A penstock.v1.JobSpec as JSON.
   std::string job_file;
   // Seconds that the planner may be silent.
-  uint32_t planner_timeout_s = 70;
+  uint32_t planner_timeout_s = 3600;
 };
 
 // Registers the job where the planner does not have it, and submits its batches from where they end. Which

@@ -14,6 +14,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/model/model_folder.h"
 #include "planner/cli/up/checkpoints.h"
+#include "planner/cli/up/log_rotation.h"
 
 namespace penstock::cli {
 namespace {
@@ -92,6 +93,8 @@ absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, RunR
     PENSTOCK_RETURN_IF_ERROR(BeginAnew(options, folder.checkpoints));
   }
   RemoveOld(folder.logs, "", ".log");
+  for (int number = 1; number <= LogRotationOptions().files; ++number)
+    RemoveOld(folder.logs, "", absl::StrCat(".log.", number));
   // Of a run that is over: what counts of it is in its checkpoints.
   RemoveOld(options.path, kPlannerStore, "");
   PENSTOCK_RETURN_IF_ERROR(MakeFolder(folder.logs));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/refused_quota.h"
 
 namespace penstock::cli {
 namespace {
@@ -79,9 +80,11 @@ absl::Status TrainingRun::Feed() {
     const absl::Status submitted = client_.SubmitBatches(request).status();
     if (absl::IsResourceExhausted(submitted)) {
       Refused();
+      held_by_quota_ = QuotaNamedBy(submitted).has_value() ? std::string(submitted.message()) : "";
       return absl::OkStatus();
     }
     if (!submitted.ok()) return ExplainRefusal(submitted);
+    held_by_quota_.clear();
     made_.reset();
     ++next_batch_;
     pause_ = absl::ZeroDuration();

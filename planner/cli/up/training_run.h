@@ -60,6 +60,8 @@ class TrainingRun {
   // What the planner could not do just now (take a batch, while its store cannot be written), and since when;
   // empty when nothing is wrong.
   const std::string& trouble() const { return trouble_; }
+  // Why an owner's quota does not let the planner take the next batch yet; empty where none holds it.
+  const std::string& held_by_quota() const { return held_by_quota_; }
   absl::Duration troubled_for() const {
     return trouble_.empty() ? absl::ZeroDuration() : absl::Now() - last_answer_;
   }
@@ -97,6 +99,7 @@ class TrainingRun {
   absl::Time last_heard_;
   bool heard_ = true;
   std::string trouble_;
+  std::string held_by_quota_;
   bool drains_ = false;
   // A batch that is made and not taken yet.
   std::optional<v1::Batch> made_;

@@ -46,7 +46,7 @@ struct UpOptions {
   // Of hosts_file, those that no worker is started on.
   std::set<std::string> lost_hosts;
   // Seconds that the planner, or the store behind it, may fail before the run ends.
-  uint32_t planner_timeout_s = 600;
+  uint32_t planner_timeout_s = 3600;
   // A running planner; without an address: a planner of our own.
   PlannerFlags planner;
   // "host:port" for the metrics of our own planner; empty: none.

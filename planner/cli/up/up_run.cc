@@ -26,6 +26,7 @@
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
+#include "planner/cli/up/log_rotation.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_curves.h"
@@ -63,8 +64,6 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 // For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
 // they are taken to hang.
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
-// A planner that could not do something for so long is worth a line.
-constexpr absl::Duration kTroubleWorthSaying = absl::Seconds(10);
 constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
 // More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
 constexpr absl::Duration kGpuStart = absl::Seconds(60);
@@ -256,7 +255,9 @@ absl::Status UpRun::Train() {
   TrainingRun run(*watching_client_, job_, *counted_, absl::Seconds(options_.planner_timeout_s),
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   if (options_.trial_iterations > 0) run.FeedUntil(job_.first_iteration() + options_.trial_iterations);
+  LogRotation logs(setup_.folder.logs);
   while (!run.finished()) {
+    logs.Look(absl::Now());
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
@@ -282,14 +283,15 @@ absl::Status UpRun::Train() {
   return WaitForWorkers(run);
 }
 
-// Once, when it lasts: a planner that is started again has answered by then.
+// When it lasts: a planner that is started again has answered by then.
 void UpRun::SayWhatThePlannerCannot(const TrainingRun& run) {
-  if (run.trouble().empty()) said_what_the_planner_cannot_ = false;
-  if (run.troubled_for() < kTroubleWorthSaying || said_what_the_planner_cannot_) return;
-  said_what_the_planner_cannot_ = true;
-  console_.SayNews(absl::StrCat("waiting for the planner (",
-                                absl::FormatDuration(absl::Seconds(options_.planner_timeout_s)),
-                                " at most, --planner-timeout): ", run.trouble()));
+  if (const std::string trouble = trouble_.Take(run.trouble(), absl::Now()); !trouble.empty()) {
+    console_.SayNews(absl::StrCat("waiting for the planner (",
+                                  absl::FormatDuration(absl::Seconds(options_.planner_timeout_s)),
+                                  " at most, --planner-timeout): ", trouble));
+  }
+  if (const std::string quota = held_by_quota_.Take(run.held_by_quota(), absl::Now()); !quota.empty())
+    console_.SayNews(absl::StrCat("waiting for a quota: ", quota));
 }
 
 void UpRun::EndTrial(const TrainingRun& run) {

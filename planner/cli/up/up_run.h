@@ -28,6 +28,7 @@
 #include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/training_run.h"
 #include "planner/cli/up/validation.h"
+#include "planner/cli/up/wait_news.h"
 
 namespace penstock::cli {
 
@@ -158,7 +159,8 @@ class UpRun {
   bool said_that_curves_fail_ = false;
   bool said_that_it_drains_ = false;
   SlowRankNews slow_ranks_;
-  bool said_what_the_planner_cannot_ = false;
+  WaitNews trouble_{WaitNews::kTrouble};
+  WaitNews held_by_quota_;
   // The last checkpoint that was looked for.
   uint64_t looked_for_ = 0;
   TraceRecorder trace_;

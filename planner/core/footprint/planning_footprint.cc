@@ -10,7 +10,7 @@ namespace {
 // further context rank.
 constexpr double kSlotBytes = 500;
 constexpr double kSlotStageBytes = 160;
-constexpr double kSlotContextBytes = 330;
+constexpr double kSlotContextBytes = 600;
 // For each micro-batch of any start, and for each sample, which all starts name.
 constexpr double kGroupBytes = 60;
 constexpr double kStartSampleBytes = 290;
@@ -18,19 +18,28 @@ constexpr double kStartSampleBytes = 290;
 // starts that are kept, in numbers of micro-batches of the plan.
 constexpr double kSideBySide = 32'768;
 constexpr double kKeptStarts = 4;
-// For each instruction: of the programs, their simulation, the plan as a message and its check together; and
-// of the plan that is kept.
-constexpr double kInstructionBytes = 559;
-constexpr double kKeptInstructionBytes = 220;
+// For each instruction: of the programs, their simulation, the plan as a message and its check together.
+constexpr double kInstructionBytes = 440;
+// Of the plan that is kept, whose instructions are in columns: for each instruction, rank, micro-batch, stage
+// of a micro-batch, and sample.
+constexpr double kKeptInstructionBytes = 7;
+constexpr double kKeptRankBytes = 1600;
+constexpr double kKeptMicroBatchBytes = 320;
+constexpr double kKeptMicroBatchStageBytes = 40;
+constexpr double kKeptSampleBytes = 20;
 // Instructions for each micro-batch and rank of its replica, and for each rank beside them.
 constexpr double kInstructions = 12.8;
 constexpr double kRankInstructions = 4;
-// Of messages.
+// Of messages: in full, and compact.
 constexpr double kInstructionMessageBytes = 48;
 constexpr double kSampleMessageBytes = 30;
+constexpr double kCompactInstructionBytes = 7;
+constexpr double kCompactSampleBytes = 10;
+constexpr double kCompactMicroBatchBytes = 24;
+constexpr double kCompactProgramBytes = 1200;
 constexpr double kSampleBytes = 160;
 // What is taken however small the batch is.
-constexpr double kLeastBytes = 4e6;
+constexpr double kLeastBytes = 5e6;
 // Search and programs follow each other: of the lesser of both this share is there beside the other.
 constexpr double kLesserShare = 0.1;
 // Above what was measured.
@@ -49,8 +58,12 @@ constexpr double kSamplesForOneMore = 16;
 constexpr double kPlanRoomyMultiple = 0.92;
 constexpr double kShallow = 4;
 constexpr double kDepthPower = 0.6;
-// Of policies that do not search.
+// Of policies that do not search; and what is roomy where so few of the longest sample fit into a micro-batch
+// that it has one of them less.
 constexpr double kPlainDepthPower = 0.4;
+constexpr double kFewOfLongest = 4;
+// Where context ranks divide samples: as many micro-batches as are roomy, however deep the pipeline is.
+constexpr double kPlanRoomyOfContext = 1;
 // Caps that samples are packed to, of the longest one, and starts for each.
 struct Cap {
   double of_longest;
@@ -78,16 +91,26 @@ double StartMicroBatches(const PlanningShape& shape) {
   return all;
 }
 
+// Micro-batches that hold a whole number of the longest sample, of policies that do not search; 0 where they
+// hold many.
+double OfWholeLongest(const PlanningShape& shape) {
+  if (shape.roomy <= 0) return 0;
+  const double fits = shape.longest_fill / (shape.roomy * static_cast<double>(shape.replicas));
+  return fits < kFewOfLongest ? shape.longest_fill / std::max(1.0, std::floor(fits)) : 0;
+}
+
 double PlanMicroBatches(const PlanningShape& shape) {
   const double samples = static_cast<double>(shape.samples);
   if (shape.micro_batch_size > 0) return std::ceil(samples / static_cast<double>(shape.micro_batch_size));
   const double depth = std::max(1.0, static_cast<double>(shape.positions) / kShallow);
   const double of_replica_samples = samples / static_cast<double>(shape.replicas);
   const double few = std::min(kFewMicroBatches, kFewest + of_replica_samples / kSamplesForOneMore);
-  const double of_replica =
-      std::max(few, kPlanRoomyMultiple * shape.roomy /
-                        std::pow(depth, shape.searches ? kDepthPower : kPlainDepthPower));
-  return std::min(samples, of_replica * static_cast<double>(shape.replicas));
+  const double roomy = shape.context > 1
+                           ? kPlanRoomyOfContext * shape.roomy
+                           : kPlanRoomyMultiple * shape.roomy /
+                                 std::pow(depth, shape.searches ? kDepthPower : kPlainDepthPower);
+  const double all = std::max(few, roomy) * static_cast<double>(shape.replicas);
+  return std::min(samples, shape.searches ? all : std::max(all, OfWholeLongest(shape)));
 }
 
 // `plan`: micro-batches that the plan will have.
@@ -122,11 +145,18 @@ PlanningFootprint FootprintOf(const PlanningShape& shape) {
   footprint.micro_batches = static_cast<int64_t>(micro_batches);
   footprint.planning_bytes =
       Bytes(kLeastBytes + std::max(search, programs) + kLesserShare * std::min(search, programs));
-  footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kSampleBytes / 4 * samples);
-  footprint.plan_message_bytes =
-      Bytes(kInstructionMessageBytes * instructions + kSampleMessageBytes / 3 * samples);
+  const double all_ranks = ranks * replicas;
+  const double stages = static_cast<double>(shape.stages);
+  footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kKeptRankBytes * all_ranks +
+                               (kKeptMicroBatchBytes + kKeptMicroBatchStageBytes * stages) * micro_batches +
+                               kKeptSampleBytes * samples);
+  footprint.plan_message_bytes = footprint.plan_bytes;
   footprint.program_message_bytes =
-      Bytes(rank_share * (kInstructionMessageBytes * of_rank + kSampleMessageBytes * samples));
+      Bytes(kCompactProgramBytes +
+            rank_share * (kCompactInstructionBytes * of_rank + kCompactMicroBatchBytes * micro_batches +
+                          kCompactSampleBytes * samples));
+  footprint.full_plan_message_bytes =
+      Bytes(kInstructionMessageBytes * instructions + kSampleMessageBytes / 3 * samples);
   return footprint;
 }
 
@@ -142,7 +172,8 @@ PlanningShape WithSamples(PlanningShape shape, int64_t samples) {
 bool Fits(const PlanningFootprint& footprint, const PlanningRoom& room) {
   return footprint.planning_bytes <= room.planning_bytes && footprint.plan_bytes <= room.plan_bytes &&
          footprint.plan_message_bytes <= room.plan_message_bytes &&
-         footprint.program_message_bytes <= room.program_message_bytes;
+         footprint.program_message_bytes <= room.program_message_bytes &&
+         footprint.full_plan_message_bytes <= room.full_plan_message_bytes;
 }
 
 int64_t MostSamples(const PlanningShape& shape, const PlanningRoom& room) {

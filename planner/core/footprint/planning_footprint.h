@@ -40,11 +40,13 @@ struct PlanningFootprint {
   int64_t micro_batches = 0;
   // While it is planned and checked, at most.
   int64_t planning_bytes = 0;
-  // Of the plan, in memory.
+  // Of the plan that is kept, in memory.
   int64_t plan_bytes = 0;
-  // Of messages: the plan (PlanBatch), and the largest program (StreamPrograms).
+  // Of messages to who reads compact.proto: the plan (PlanBatch), and the largest program (StreamPrograms).
   int64_t plan_message_bytes = 0;
   int64_t program_message_bytes = 0;
+  // Of the plan, to who does not.
+  int64_t full_plan_message_bytes = 0;
 };
 
 PlanningFootprint FootprintOf(const PlanningShape& shape);
@@ -58,6 +60,7 @@ struct PlanningRoom {
   int64_t plan_bytes = INT64_MAX;
   int64_t plan_message_bytes = INT64_MAX;
   int64_t program_message_bytes = INT64_MAX;
+  int64_t full_plan_message_bytes = INT64_MAX;
 };
 
 bool Fits(const PlanningFootprint& footprint, const PlanningRoom& room);

@@ -45,7 +45,8 @@ class BatchPlanner {
   virtual absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const = 0;
 
   // What the instructions of a rank take by this planner's costs, in a plan that was made with other ones; by
-  // number, nanoseconds. Possible errors: INVALID_ARGUMENT (not a plan of this job).
+  // number, nanoseconds. Programs of other ranks need no instructions. Possible errors: INVALID_ARGUMENT (not
+  // a plan of this job).
   virtual absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
                                                          uint32_t rank) const = 0;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/compact/instruction_columns.h"
 #include "common/logging/logging.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
@@ -58,6 +59,7 @@ JobServices PlannerEngine::Services() {
           .streams = &streams_,
           .quotas = &quotas_,
           .room = RoomOfJobs(),
+          .message_bytes = options_.message_bytes,
           .preparation_threads = std::max(1, options_.planning_threads),
           .make_secret = dependencies_.make_secret};
 }
@@ -265,8 +267,9 @@ absl::StatusOr<int64_t> PlannerEngine::AdmitPlanBatch(const v1::PlanBatchRequest
   }
   // Whoever plans it says what is wrong, and what would fit.
   if (!shape.ok()) return 0;
-  const core::PlanningRoom room = {.planning_bytes = options_.planning_memory_bytes,
-                                   .plan_message_bytes = options_.message_bytes};
+  core::PlanningRoom room = {.planning_bytes = options_.planning_memory_bytes,
+                             .plan_message_bytes = options_.message_bytes};
+  if (request.compact_version() < kCompactVersion) room.full_plan_message_bytes = options_.message_bytes;
   PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", *shape, room));
   return core::FootprintOf(*shape).planning_bytes;
 }

@@ -85,6 +85,9 @@ class PlannerEngine {
   // Possible errors: those of EventStore::Load; DATA_LOSS (names the job).
   absl::Status Recover();
 
+  // What one answer may be as a message.
+  int64_t message_bytes() const { return options_.message_bytes; }
+
   // As the method of the service: idempotent for the same specification. `done` is called once, when the job
   // is prepared or is not to be; the job is known at once.
   using Registered = std::function<void(absl::StatusOr<v1::JobState>)>;

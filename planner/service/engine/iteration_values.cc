@@ -15,9 +15,10 @@ void IterationValues::PutBatch(BatchPtr batch) {
   bytes_ += bytes;
 }
 
-void IterationValues::PutPlan(PlanPtr plan, size_t bytes) {
-  Values& values = iterations_[plan->iteration()];
+void IterationValues::PutPlan(PackedPlanPtr plan) {
+  Values& values = iterations_[plan->frame().iteration()];
   if (values.plan != nullptr) return;
+  const size_t bytes = plan->bytes();
   values.plan = std::move(plan);
   values.bytes += bytes;
   bytes_ += bytes;
@@ -38,7 +39,7 @@ BatchPtr IterationValues::batch(uint64_t iteration) const {
   return found == iterations_.end() ? nullptr : found->second.batch;
 }
 
-PlanPtr IterationValues::plan(uint64_t iteration) const {
+PackedPlanPtr IterationValues::plan(uint64_t iteration) const {
   const auto found = iterations_.find(iteration);
   return found == iterations_.end() ? nullptr : found->second.plan;
 }

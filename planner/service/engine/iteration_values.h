@@ -1,4 +1,4 @@
-// The large values of a job's iterations that are in memory: batches, plans, reports.
+// The large values of a job's iterations that are in memory: batches, plans (packed), reports.
 //
 // What is evicted can be had again: batches from the store, plans by making them anew. Reports cannot; what
 // is summed up of them is in the job's state. Not thread-safe.
@@ -9,19 +9,20 @@
 #include <memory>
 #include <vector>
 
+#include "common/compact/packed_plan.h"
 #include "penstock/v1/plan.pb.h"
 #include "penstock/v1/planner_service.pb.h"
 
 namespace penstock {
 
 using BatchPtr = std::shared_ptr<const v1::Batch>;
-using PlanPtr = std::shared_ptr<const v1::Plan>;
+using PackedPlanPtr = std::shared_ptr<const PackedPlan>;
 using ReportPtr = std::shared_ptr<const v1::ReportIterationRequest>;
 
 // What is known of an iteration, to be looked at without the lock of its job.
 struct HeldIteration {
   BatchPtr batch;
-  PlanPtr plan;
+  PackedPlanPtr plan;
   // By rank; ranks that have not reported are missing.
   std::vector<ReportPtr> reports;
 };
@@ -32,15 +33,14 @@ size_t MemoryBytesOf(const google::protobuf::Message& message);
 class IterationValues {
  public:
   void PutBatch(BatchPtr batch);
-  // `bytes`: of memory; MemoryBytesOf takes milliseconds for a large plan.
-  void PutPlan(PlanPtr plan, size_t bytes);
+  void PutPlan(PackedPlanPtr plan);
   void PutReport(const v1::ReportIterationRequest& report);
 
   // Whether batch and plan are in memory.
   bool Has(uint64_t iteration) const { return batch(iteration) != nullptr && plan(iteration) != nullptr; }
   // Null: not in memory.
   BatchPtr batch(uint64_t iteration) const;
-  PlanPtr plan(uint64_t iteration) const;
+  PackedPlanPtr plan(uint64_t iteration) const;
   // By rank.
   std::vector<ReportPtr> reports(uint64_t iteration) const;
 
@@ -59,7 +59,7 @@ class IterationValues {
  private:
   struct Values {
     BatchPtr batch;
-    PlanPtr plan;
+    PackedPlanPtr plan;
     std::map<uint32_t, ReportPtr> reports;
     size_t bytes = 0;
   };

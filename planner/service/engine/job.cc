@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/compact/instruction_columns.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
+#include "planner/service/engine/message_limit.h"
 #include "planner/service/engine/payer.h"
 #include "planner/service/state/job_status.h"
 
@@ -29,7 +31,7 @@ Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& servi
       payer_(PayerOf(spec_)),
       serialized_spec_(spec_.SerializeAsString()),
       services_(services),
-      messages_(services.streams, services.quotas, payer_),
+      messages_(services.streams, services.quotas, payer_, services.message_bytes),
       state_(std::move(state)),
       events_(events),
       snapshot_events_(events),
@@ -174,7 +176,7 @@ absl::StatusOr<HeldIteration> Job::Held(uint64_t iteration) const {
   return held;
 }
 
-absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration) {
+absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration, uint32_t compact_version) {
   const absl::StatusOr<HeldIteration> held = Held(iteration);
   if (absl::IsUnavailable(held.status())) {
     {
@@ -187,11 +189,19 @@ absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration) {
   PENSTOCK_RETURN_IF_ERROR(held.status());
   v1::GetIterationResponse response;
   *response.mutable_batch() = *held->batch;
-  *response.mutable_plan() = *held->plan;
+  if (compact_version >= kCompactVersion) {
+    *response.mutable_plan() = held->plan->frame();
+    for (int rank = 0; rank < response.plan().programs_size(); ++rank)
+      response.add_instruction_columns(held->plan->columns(rank));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(*response.mutable_plan(), held->plan->Plan());
+  }
   for (const ReportPtr& report : held->reports) *response.add_reports() = *report;
   MutexLock lock(&mutex_);
   if (const store::v1::CostsRevised* costs = state_.CostsOf(iteration); costs != nullptr)
     *response.mutable_profile() = costs->profile();
+  PENSTOCK_RETURN_IF_ERROR(CheckMessage(absl::StrCat("the plan of iteration ", iteration), response,
+                                        services_.message_bytes, compact_version));
   return response;
 }
 

@@ -86,7 +86,7 @@ class Job : public std::enable_shared_from_this<Job> {
   bool IsStarted() const;
   v1::JobStatus Status() const;
   v1::GetJobResponse Get(uint64_t from_iteration) const;
-  absl::StatusOr<v1::GetIterationResponse> GetIteration(uint64_t iteration);
+  absl::StatusOr<v1::GetIterationResponse> GetIteration(uint64_t iteration, uint32_t compact_version = 0);
   // The same without copies, for who only looks: what is no longer in memory is not made again.
   // Possible errors: OUT_OF_RANGE (the iteration is not held), UNAVAILABLE (not in memory).
   absl::StatusOr<HeldIteration> Held(uint64_t iteration) const;
@@ -139,9 +139,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // job_planning.cc
   struct PlannedBatch {
     BatchPtr batch;
-    PlanPtr plan;
-    // Found without the lock: both look through the whole plan.
-    size_t plan_bytes = 0;
+    PackedPlanPtr plan;
+    // Found without the lock: it looks through the whole plan.
     store::v1::IterationPlanned figures;
   };
   // The next iteration that needs a plan in memory and gets one now.
@@ -208,7 +207,11 @@ class Job : public std::enable_shared_from_this<Job> {
   // job_reports.cc
   absl::Status CheckReporterLocked(const v1::ReportIterationRequest& report) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status KeepReportLocked(const v1::ReportIterationRequest& report)
+  // Of a report that may be taken; empty where it was taken before. Takes time, without the lock.
+  absl::StatusOr<v1::Program> ReportedProgram(const v1::ReportIterationRequest& report);
+  absl::Status CheckSentLocked(const v1::ReportIterationRequest& report) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status KeepReportLocked(const v1::ReportIterationRequest& report, const v1::Program& program)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // program_subscription.cc
@@ -217,7 +220,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Nothing where the plan was made with the job's own profile, or workers compute. `planner`: of that
   // profile.
   absl::StatusOr<std::vector<int64_t>> ProfileDurations(const BatchPlanner& planner, const v1::Batch& batch,
-                                                        const v1::Plan& plan, uint32_t rank) const;
+                                                        const PackedPlan& plan, uint32_t rank) const;
   ProgramSubscription::Item NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration);
 
   // job.cc

@@ -1,5 +1,6 @@
 // Job: costs that follow what its ranks measure.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -16,6 +17,24 @@ constexpr uint64_t kFirstFits[] = {4, 8};
 constexpr uint64_t kLaterFits = 16;
 // No fit is made of more.
 constexpr uint64_t kMostMeasured = 16;
+
+// Of an instruction, while costs are fitted: the plan unpacked, and its program to be run again.
+constexpr int64_t kFitInstructionBytes = 400;
+
+// Drops the oldest until fitting to the others takes no more than `most` bytes, or one is left. Returns what
+// it takes.
+int64_t KeepWhatFits(int64_t most, std::vector<HeldIteration>& iterations) {
+  int64_t bytes = 0;
+  auto first = iterations.end();
+  while (first != iterations.begin()) {
+    const int64_t more = kFitInstructionBytes * static_cast<int64_t>(std::prev(first)->plan->instructions());
+    if (bytes > 0 && more > most - bytes) break;
+    bytes += more;
+    --first;
+  }
+  iterations.erase(iterations.begin(), first);
+  return std::min(bytes, most);
+}
 
 }  // namespace
 
@@ -65,6 +84,7 @@ std::vector<HeldIteration> Job::MeasuredLocked() const {
 
 void Job::Recalibrate() {
   std::vector<HeldIteration> iterations;
+  int64_t bytes = 0;
   uint64_t completed = 0;
   {
     MutexLock lock(&mutex_);
@@ -83,6 +103,7 @@ void Job::Recalibrate() {
         static_cast<size_t>(fits_) < std::size(kFirstFits) ? kFirstFits[fits_] : kLaterFits;
     if (completed < fitted_before_ + wanted) return;
     iterations = MeasuredLocked();
+    bytes = KeepWhatFits(services_.room.planning_bytes, iterations);
     fitted_before_ = completed;
     if (iterations.empty()) return;
     if (!services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1)) return;
@@ -90,7 +111,11 @@ void Job::Recalibrate() {
     fitting_now_ = true;
   }
   PlanningTicketPtr ticket = services_.pool->Run(
-      {.kind = PlanningClass::kPreparation, .owner = payer_, .limit = services_.planning_limit, .job = id_},
+      {.kind = PlanningClass::kPreparation,
+       .owner = payer_,
+       .limit = services_.planning_limit,
+       .bytes = bytes,
+       .job = id_},
       [self = shared_from_this(), iterations = std::move(iterations),
        completed](const PlanningTicket& running) { self->FitCosts(iterations, completed, running); });
   MutexLock lock(&mutex_);

@@ -114,10 +114,9 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner, *services_.checker, *planned.batch, ticket.stop(),
                                                   *services_.clock, *services_.observer, made);
   if (!plan.ok()) return ticket.Explain(plan.status());
-  planned.plan = std::make_shared<const v1::Plan>(*std::move(plan));
-  planned.plan_bytes = MemoryBytesOf(*planned.plan);
-  planned.figures = FiguresOf(*planned.plan);
-  if (WeighsNothing(*planned.batch, *planned.plan)) planned.figures.set_loss_tokens(0);
+  planned.figures = FiguresOf(*plan);
+  if (WeighsNothing(*planned.batch, *plan)) planned.figures.set_loss_tokens(0);
+  planned.plan = std::make_shared<const PackedPlan>(*std::move(plan));
   return planned;
 }
 
@@ -152,15 +151,15 @@ void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTic
 }
 
 void Job::KeepPlanLocked(PlannedBatch planned) {
-  const uint64_t iteration = planned.plan->iteration();
+  const uint64_t iteration = planned.plan->frame().iteration();
   if (iteration < state_.first_held()) return;
   const store::v1::IterationPlanned* before = state_.PlanOf(iteration);
   const bool same = before != nullptr && before->content_hash() == planned.figures.content_hash();
   // Before it is put there: it was made because somebody waits for it.
   const size_t most = services_.memory->OfOneJob();
-  values_.Evict(state_.progress().completed(), most - std::min(planned.plan_bytes, most));
+  values_.Evict(state_.progress().completed(), most - std::min(planned.plan->bytes(), most));
   values_.PutBatch(std::move(planned.batch));
-  values_.PutPlan(std::move(planned.plan), planned.plan_bytes);
+  values_.PutPlan(std::move(planned.plan));
   if (same) return;
   if (before != nullptr) {
     LogWarning("a plan was made anew with another content: the planner was upgraded",

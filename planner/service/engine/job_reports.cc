@@ -61,20 +61,34 @@ absl::Status Job::CheckReporterLocked(const v1::ReportIterationRequest& report) 
   return absl::OkStatus();
 }
 
-absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report) {
+absl::StatusOr<v1::Program> Job::ReportedProgram(const v1::ReportIterationRequest& report) {
+  PackedPlanPtr plan;
+  {
+    MutexLock lock(&mutex_);
+    PENSTOCK_RETURN_IF_ERROR(CheckReporterLocked(report));
+    if (state_.progress().IsReported(report.rank(), report.iteration())) return v1::Program();
+    PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
+    plan = values_.plan(report.iteration());
+    if (plan == nullptr) WantPlanLocked(report.iteration());
+  }
+  if (plan != nullptr) return plan->Program(static_cast<int>(report.rank()));
+  PlanMore();
+  return absl::UnavailableError(absl::StrCat("the plan of iteration ", report.iteration(),
+                                             " is being made again; try again in a moment"));
+}
+
+absl::Status Job::CheckSentLocked(const v1::ReportIterationRequest& report) const {
   const uint64_t iteration = report.iteration();
   const bool sent = report.incarnation() == 0 || iteration < sent_[report.rank()];
   if (!sent || !state_.IsPlanned(iteration)) {
     return absl::FailedPreconditionError(
         absl::StrCat("iteration ", iteration, " was not sent to rank ", report.rank()));
   }
-  const PlanPtr plan = values_.plan(iteration);
-  if (plan == nullptr) {
-    WantPlanLocked(iteration);
-    return absl::UnavailableError(
-        absl::StrCat("the plan of iteration ", iteration, " is being made again; try again in a moment"));
-  }
-  const v1::Program& program = plan->programs(static_cast<int>(report.rank()));
+  return absl::OkStatus();
+}
+
+absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, const v1::Program& program) {
+  PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
   PENSTOCK_RETURN_IF_ERROR(CheckInstructions(report, program));
   PENSTOCK_RETURN_IF_ERROR(CheckTasks(report, spec_.tasks_size()));
   values_.PutReport(report);
@@ -85,6 +99,7 @@ absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report) {
 }
 
 absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::Program program, ReportedProgram(report));
   std::vector<v1::IterationSummary> summaries;
   EndedBatches ended;
   absl::Status status;
@@ -93,7 +108,7 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
     PENSTOCK_RETURN_IF_ERROR(CheckReporterLocked(report));
     if (state_.progress().IsReported(report.rank(), report.iteration())) return absl::OkStatus();
     const uint64_t completed = state_.progress().completed();
-    status = KeepReportLocked(report);
+    status = KeepReportLocked(report, program);
     if (status.ok() && state_.progress().completed() == completed) return status;
     for (auto it = state_.summaries().rbegin();
          it != state_.summaries().rend() && it->iteration() >= completed; ++it) {

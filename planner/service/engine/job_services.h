@@ -1,7 +1,9 @@
 // What all jobs of a planner share.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -38,6 +40,8 @@ struct JobServices {
   const OwnerQuotas* quotas = nullptr;
   // What one batch may take.
   core::PlanningRoom room = {};
+  // What one answer may be as a message.
+  int64_t message_bytes = std::numeric_limits<int64_t>::max();
   // Layouts of stages that are planned at a time while a job is prepared.
   int preparation_threads = 1;
   // For each epoch.

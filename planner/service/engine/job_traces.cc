@@ -33,7 +33,7 @@ void Job::TellOfTry(uint64_t iteration, const PlanningTimes& times,
                                        .began = times.began,
                                        .ended = TimeOfDay(),
                                        .made = times.made,
-                                       .plan = planned.ok() ? planned->plan.get() : nullptr});
+                                       .plan = planned.ok() ? &planned->plan->frame() : nullptr});
 }
 
 void Job::TellOfFailures(const EndedBatches& batches, const absl::Status& why) const {

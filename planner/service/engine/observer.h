@@ -23,6 +23,7 @@ struct PlanningTry {
   // When the plan was made and its check began; nothing was made before InfiniteFuture.
   absl::Time made = absl::InfiniteFuture();
   // Null where there is none.
+  // Without instructions.
   const v1::Plan* plan = nullptr;
 };
 

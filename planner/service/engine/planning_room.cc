@@ -29,6 +29,12 @@ std::string Excess(const core::PlanningFootprint& footprint, const core::Plannin
     return absl::StrCat("the plan would be a message of about ", Mebibytes(footprint.plan_message_bytes),
                         ", the limit is ", Mebibytes(room.plan_message_bytes));
   }
+  if (footprint.full_plan_message_bytes > room.full_plan_message_bytes) {
+    return absl::StrCat("the plan would be a message of about ", Mebibytes(footprint.full_plan_message_bytes),
+                        ", the limit is ", Mebibytes(room.full_plan_message_bytes),
+                        " (a reader of compact programs, compact_version, would be sent about ",
+                        Mebibytes(footprint.plan_message_bytes), ")");
+  }
   return absl::StrCat("the plan takes about ", Mebibytes(footprint.plan_bytes), ", the limit is ",
                       Mebibytes(room.plan_bytes));
 }

@@ -1,8 +1,11 @@
 #include "planner/service/engine/program_message.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "common/compact/micro_batch_columns.h"
 #include "common/mesh/rank_places.h"
+#include "common/status/status_macros.h"
 #include "planner/service/state/loss_weight.h"
 
 namespace penstock {
@@ -47,6 +50,24 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   const v1::StrategyMesh* const mesh = MeshSideBySide(plan, program.replica());
   *message.mutable_layers_per_stage() = mesh == nullptr ? plan.layers_per_stage() : mesh->layers_per_stage();
   message.mutable_profile_duration_ns()->Assign(profile_durations.begin(), profile_durations.end());
+  return message;
+}
+
+absl::StatusOr<v1::StreamProgramsResponse> MakeProgramMessage(const v1::Batch& batch, const PackedPlan& plan,
+                                                              uint32_t rank,
+                                                              absl::Span<const int64_t> profile_durations,
+                                                              bool compact) {
+  v1::StreamProgramsResponse message = MakeProgramMessage(batch, plan.frame(), rank, profile_durations);
+  if (!compact) {
+    PENSTOCK_ASSIGN_OR_RETURN(*message.mutable_program(), plan.Program(static_cast<int>(rank)));
+    return message;
+  }
+  message.set_instruction_columns(plan.columns(static_cast<int>(rank)));
+  if (auto columns = PackMicroBatches(message.micro_batches(), message.samples())) {
+    message.set_micro_batch_columns(*std::move(columns));
+    message.clear_micro_batches();
+    message.clear_samples();
+  }
   return message;
 }
 

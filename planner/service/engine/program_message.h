@@ -3,15 +3,24 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/compact/packed_plan.h"
 #include "penstock/v1/plan.pb.h"
 #include "penstock/v1/planner_service.pb.h"
 
 namespace penstock {
 
-// `rank` is one of plan.programs. `profile_durations`: see StreamProgramsResponse.profile_duration_ns; empty:
-// none.
+// `rank` is one of plan.programs. Where that has no instructions, neither has the message.
+// `profile_durations`: see StreamProgramsResponse.profile_duration_ns; empty: none.
 v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::Plan& plan, uint32_t rank,
                                               absl::Span<const int64_t> profile_durations = {});
+
+// The same of a plan that is kept: for a reader of compact programs, or in full.
+// Possible errors: INTERNAL, that of PackedPlan.
+absl::StatusOr<v1::StreamProgramsResponse> MakeProgramMessage(const v1::Batch& batch, const PackedPlan& plan,
+                                                              uint32_t rank,
+                                                              absl::Span<const int64_t> profile_durations,
+                                                              bool compact);
 
 }  // namespace penstock

@@ -1,6 +1,9 @@
 #include "planner/service/engine/program_messages.h"
 
+#include "absl/strings/str_cat.h"
+#include "common/compact/instruction_columns.h"
 #include "common/status/status_macros.h"
+#include "planner/service/engine/message_limit.h"
 #include "planner/service/engine/program_message.h"
 
 namespace penstock {
@@ -25,11 +28,17 @@ absl::StatusOr<std::shared_ptr<void>> ProgramMessages::OpenStream(const Reader& 
   return stream;
 }
 
-absl::StatusOr<ProgramBytes> ProgramMessages::Message(const v1::Batch& batch, const v1::Plan& plan,
+absl::StatusOr<ProgramBytes> ProgramMessages::Message(const v1::Batch& batch, const PackedPlan& plan,
                                                       const Reader& reader,
                                                       absl::Span<const int64_t> profile_durations) {
-  if (ProgramBytes found = Find(plan, reader.rank); found != nullptr) return found;
-  std::string message = MakeProgramMessage(batch, plan, reader.rank, profile_durations).SerializeAsString();
+  if (ProgramBytes found = Find(plan, reader); found != nullptr) return found;
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::StreamProgramsResponse program,
+                            MakeProgramMessage(batch, plan, reader.rank, profile_durations,
+                                               reader.compact_version >= kCompactVersion));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckMessage(absl::StrCat("the program of rank ", reader.rank, " of iteration ", program.iteration()),
+                   program, most_bytes_, reader.compact_version));
+  std::string message = program.SerializeAsString();
   MutexLock lock(&mutex_);
   ProgramBytes bytes;
   if (reader.is_worker && workers_[reader.rank].message.expired()) {
@@ -38,19 +47,23 @@ absl::StatusOr<ProgramBytes> ProgramMessages::Message(const v1::Batch& batch, co
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(bytes, budget_->Hold(owner_, std::move(message)));
   }
-  KeepLocked(plan, reader.rank, bytes);
+  KeepLocked(plan, reader, bytes);
   return bytes;
 }
 
-ProgramBytes ProgramMessages::Find(const v1::Plan& plan, uint32_t rank) const {
+ProgramMessages::Key ProgramMessages::KeyOf(const PackedPlan& plan, const Reader& reader) {
+  return {plan.frame().iteration(), reader.rank, reader.compact_version >= kCompactVersion};
+}
+
+ProgramBytes ProgramMessages::Find(const PackedPlan& plan, const Reader& reader) const {
   MutexLock lock(&mutex_);
-  const auto found = made_.find({plan.iteration(), rank});
-  if (found == made_.end() || found->second.content_hash != plan.content_hash()) return nullptr;
+  const auto found = made_.find(KeyOf(plan, reader));
+  if (found == made_.end() || found->second.content_hash != plan.frame().content_hash()) return nullptr;
   return found->second.bytes.lock();
 }
 
-void ProgramMessages::KeepLocked(const v1::Plan& plan, uint32_t rank, const ProgramBytes& bytes) {
-  made_[{plan.iteration(), rank}] = {plan.content_hash(), bytes};
+void ProgramMessages::KeepLocked(const PackedPlan& plan, const Reader& reader, const ProgramBytes& bytes) {
+  made_[KeyOf(plan, reader)] = {plan.frame().content_hash(), bytes};
   if (made_.size() < sweep_at_) return;
   std::erase_if(made_, [](const auto& made) { return made.second.bytes.expired(); });
   sweep_at_ = 2 * made_.size() + 64;

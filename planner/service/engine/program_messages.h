@@ -8,13 +8,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/compact/packed_plan.h"
 #include "common/sync/sync.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/service/engine/owner_quotas.h"
@@ -32,18 +35,21 @@ class ProgramMessages {
     uint32_t rank = 0;
     // It is the rank's worker of the current epoch.
     bool is_worker = false;
+    // The newest compact.proto that it reads; 0: none.
+    uint32_t compact_version = 0;
   };
 
-  // `budget` and `quotas` must outlive the job. `owner`: who pays.
-  ProgramMessages(const StreamBudget* budget, const OwnerQuotas* quotas, std::string owner)
-      : budget_(budget), quotas_(quotas), owner_(std::move(owner)) {}
+  // `budget` and `quotas` must outlive the job. `owner`: who pays. `most_bytes`: of one message.
+  ProgramMessages(const StreamBudget* budget, const OwnerQuotas* quotas, std::string owner,
+                  int64_t most_bytes = std::numeric_limits<int64_t>::max())
+      : budget_(budget), quotas_(quotas), owner_(std::move(owner)), most_bytes_(most_bytes) {}
 
   // A place for one more stream, kept while it is open.
   // Possible errors: RESOURCE_EXHAUSTED, that of StreamBudget or OwnerQuotas.
   absl::StatusOr<std::shared_ptr<void>> OpenStream(const Reader& reader);
-  // What a stream sends for the iteration of the plan. Possible errors: that of StreamBudget.
-  // `profile_durations`: as of MakeProgramMessage.
-  absl::StatusOr<ProgramBytes> Message(const v1::Batch& batch, const v1::Plan& plan, const Reader& reader,
+  // What a stream sends for the iteration of the plan. Possible errors: those of StreamBudget and
+  // CheckMessage. `profile_durations`: as of MakeProgramMessage.
+  absl::StatusOr<ProgramBytes> Message(const v1::Batch& batch, const PackedPlan& plan, const Reader& reader,
                                        absl::Span<const int64_t> profile_durations = {});
 
  private:
@@ -59,16 +65,20 @@ class ProgramMessages {
 
   // What a stream has while it is open.
   absl::StatusOr<std::shared_ptr<void>> PlaceFor(bool anyway) const;
-  ProgramBytes Find(const v1::Plan& plan, uint32_t rank) const;
-  void KeepLocked(const v1::Plan& plan, uint32_t rank, const ProgramBytes& bytes)
+  // Iteration, rank, and whether it is compact.
+  using Key = std::tuple<uint64_t, uint32_t, bool>;
+  static Key KeyOf(const PackedPlan& plan, const Reader& reader);
+  ProgramBytes Find(const PackedPlan& plan, const Reader& reader) const;
+  void KeepLocked(const PackedPlan& plan, const Reader& reader, const ProgramBytes& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StreamBudget* const budget_;
   const OwnerQuotas* const quotas_;
   const std::string owner_;
+  const int64_t most_bytes_;
   mutable Mutex mutex_;
-  // By iteration and rank. Those that nobody holds any more are taken out now and then.
-  std::map<std::pair<uint64_t, uint32_t>, Made> made_ ABSL_GUARDED_BY(mutex_);
+  // Those that nobody holds any more are taken out now and then.
+  std::map<Key, Made> made_ ABSL_GUARDED_BY(mutex_);
   size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 64;
   std::map<uint32_t, Worker> workers_ ABSL_GUARDED_BY(mutex_);
 };

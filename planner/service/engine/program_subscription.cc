@@ -13,7 +13,9 @@ namespace {
 
 // One without incarnation belongs to no epoch and outlives it. CheckReaderLocked knows whether it is true.
 ProgramMessages::Reader ReaderOf(const v1::StreamProgramsRequest& request) {
-  return {.rank = request.rank(), .is_worker = request.incarnation() != 0};
+  return {.rank = request.rank(),
+          .is_worker = request.incarnation() != 0,
+          .compact_version = request.compact_version()};
 }
 
 }  // namespace
@@ -60,17 +62,18 @@ absl::Status Job::CheckReaderLocked(const v1::StreamProgramsRequest& request) co
 }
 
 absl::StatusOr<std::vector<int64_t>> Job::ProfileDurations(const BatchPlanner& planner,
-                                                           const v1::Batch& batch, const v1::Plan& plan,
+                                                           const v1::Batch& batch, const PackedPlan& plan,
                                                            uint32_t rank) const {
-  if (!spec_.simulated() || plan.profile_version() == spec_.profile().version())
+  if (!spec_.simulated() || plan.frame().profile_version() == spec_.profile().version())
     return std::vector<int64_t>();
-  return planner.Durations(batch, plan, rank);
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan of_rank, plan.PlanFor(static_cast<int>(rank)));
+  return planner.Durations(batch, of_rank, rank);
 }
 
 ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration) {
   const absl::Time began = TimeOfDay();
   BatchPtr batch;
-  PlanPtr plan;
+  PackedPlanPtr plan;
   std::shared_ptr<const BatchPlanner> planner;
   {
     MutexLock lock(&mutex_);

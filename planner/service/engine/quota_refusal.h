@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
+#include "penstock/client/refused_quota.h"
 
 namespace penstock {
 
@@ -22,21 +22,18 @@ inline constexpr absl::string_view kQuotaNames[] = {"jobs", "unstarted_jobs", "s
                                                     "planning_seconds"};
 inline constexpr size_t kOwnerQuotas = 5;
 
-inline constexpr char kQuotaPayload[] = "penstock-owner-quota";
-
 // RESOURCE_EXHAUSTED. `message` names the quota, its flag, and what to do.
 inline absl::Status RefusedBy(OwnerQuota quota, absl::string_view message) {
-  absl::Status status = absl::ResourceExhaustedError(message);
-  status.SetPayload(kQuotaPayload, absl::Cord(kQuotaNames[static_cast<size_t>(quota)]));
-  return status;
+  return WithQuota(absl::ResourceExhaustedError(message),
+                   std::string(kQuotaNames[static_cast<size_t>(quota)]));
 }
 
 // Nullopt: none did.
 inline std::optional<OwnerQuota> QuotaThatRefused(const absl::Status& status) {
-  const auto payload = status.GetPayload(kQuotaPayload);
-  if (!payload.has_value()) return std::nullopt;
+  const std::optional<std::string> named = QuotaNamedBy(status);
+  if (!named.has_value()) return std::nullopt;
   for (size_t quota = 0; quota < kOwnerQuotas; ++quota)
-    if (*payload == kQuotaNames[quota]) return static_cast<OwnerQuota>(quota);
+    if (*named == kQuotaNames[quota]) return static_cast<OwnerQuota>(quota);
   return std::nullopt;
 }
 

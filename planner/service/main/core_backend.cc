@@ -1,6 +1,7 @@
 #include "planner/service/main/core_backend.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -80,7 +81,7 @@ v1::Batch TypicalBatch(const v1::PlanningOptions& planning) {
 // The first of those that most iterations ran on.
 int MostFrequentStrategy(const std::vector<HeldIteration>& iterations) {
   std::map<uint32_t, int> counts;
-  for (const HeldIteration& iteration : iterations) ++counts[iteration.plan->strategy()];
+  for (const HeldIteration& iteration : iterations) ++counts[iteration.plan->frame().strategy()];
   const auto most = std::max_element(counts.begin(), counts.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == counts.end() ? 0 : static_cast<int>(most->first);
@@ -128,11 +129,14 @@ absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(
       core::Planner::Create(core::SpecOfMesh(job, strategy, 0), core::Planner::Explain::kCauseAlone,
                             run_tasks_, stop, &topologies[strategy]));
   std::vector<core::ObservedIteration> observed;
+  std::deque<v1::Plan> plans;
   for (const HeldIteration& iteration : iterations) {
-    if (static_cast<int>(iteration.plan->strategy()) != strategy) continue;
+    if (static_cast<int>(iteration.plan->frame().strategy()) != strategy) continue;
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, iteration.plan->Plan());
     core::ObservedIteration& one = observed.emplace_back();
     one.batch = iteration.batch.get();
-    one.plan = iteration.plan.get();
+    one.plan = &plans.emplace_back(std::move(plan));
     for (const ReportPtr& report : iteration.reports) one.reports.push_back(report.get());
   }
   return core::Calibrate(*planner, in_effect, observed, stop);

@@ -224,8 +224,8 @@ Json MeasuredEnd(const std::map<uint32_t, Measurement>& measurements) {
 
 }  // namespace
 
-Json IterationAsJson(const HeldIteration& iteration, const IterationViewOptions& options) {
-  const v1::Plan& plan = *iteration.plan;
+Json IterationAsJson(const HeldIteration& iteration, const v1::Plan& plan,
+                     const IterationViewOptions& options) {
   const std::map<uint32_t, Measurement> measurements = MeasurementsByRank(iteration);
   Json view = {{"job", plan.job_id()},
                {"iteration", plan.iteration()},

@@ -22,6 +22,8 @@ struct IterationViewOptions {
 // "blocks" are what it computes and reduces, five numbers each: op, micro-batch, stage, start and duration as
 // planned; "measured" has two for each block in the same order, start and duration, and -1, -1 where it is
 // not known. Ranks that have not reported have no "measured".
-nlohmann::ordered_json IterationAsJson(const HeldIteration& iteration, const IterationViewOptions& options);
+// `plan`: that of the iteration, unpacked.
+nlohmann::ordered_json IterationAsJson(const HeldIteration& iteration, const v1::Plan& plan,
+                                       const IterationViewOptions& options);
 
 }  // namespace penstock

@@ -82,7 +82,8 @@ absl::StatusOr<std::string> IterationData(const PlannerEngine& engine, const Htt
   IterationViewOptions options;
   PENSTOCK_ASSIGN_OR_RETURN(options.replica, NumberIn<uint32_t>(request, "replica"));
   PENSTOCK_ASSIGN_OR_RETURN(const HeldIteration held, job->Held(*iteration));
-  return Dump(IterationAsJson(held, options));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, held.plan->Plan());
+  return Dump(IterationAsJson(held, plan, options));
 }
 
 absl::StatusOr<std::string> Data(const EngineSlot& engines, absl::string_view what,

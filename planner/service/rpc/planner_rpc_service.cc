@@ -6,10 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/compact/instruction_columns.h"
+#include "common/compact/packed_plan.h"
 #include "common/grpc/pull_stream.h"
 #include "common/grpc/status_conversion.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/refused_quota.h"
 #include "penstock/client/retry_iteration.h"
+#include "planner/service/engine/message_limit.h"
 #include "planner/service/rpc/pooled_call_reactor.h"
 #include "planner/service/rpc/register_job_reactor.h"
 #include "planner/service/rpc/request_validation.h"
@@ -57,6 +61,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
   if (const auto iteration = RetryIteration(status); iteration.has_value()) {
     context->AddTrailingMetadata(kRetryIterationKey, absl::StrCat(*iteration));
   }
+  if (const auto quota = QuotaNamedBy(status); quota.has_value())
+    context->AddTrailingMetadata(kQuotaKey, *quota);
   NameLeader(context, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
@@ -124,6 +130,24 @@ grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerC
   return AnswerWhenDurable(context, found->engine, status, std::move(ended));
 }
 
+namespace {
+
+absl::StatusOr<v1::PlanBatchResponse> AnswerOf(v1::Plan plan, uint32_t compact_version, int64_t most_bytes) {
+  v1::PlanBatchResponse answer;
+  if (compact_version >= kCompactVersion) {
+    const PackedPlan packed(std::move(plan));
+    *answer.mutable_plan() = packed.frame();
+    for (int rank = 0; rank < answer.plan().programs_size(); ++rank)
+      answer.add_instruction_columns(packed.columns(rank));
+  } else {
+    *answer.mutable_plan() = std::move(plan);
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckMessage("the plan", answer, most_bytes, compact_version));
+  return answer;
+}
+
+}  // namespace
+
 grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerContext* context,
                                                        const v1::PlanBatchRequest* request,
                                                        v1::PlanBatchResponse* response) {
@@ -135,11 +159,10 @@ grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerConte
   const EnginePtr planner = *std::move(engine);
   return PooledCallReactor<v1::PlanBatchResponse>::Start(planner, response, [&](auto done) {
     return planner->PlanBatch(*request, access_.PayerOfCaller(*context),
-                              [done](absl::StatusOr<v1::Plan> plan) {
+                              [done, compact = request->compact_version(),
+                               most = planner->message_bytes()](absl::StatusOr<v1::Plan> plan) {
                                 if (!plan.ok()) return done(plan.status());
-                                v1::PlanBatchResponse answer;
-                                *answer.mutable_plan() = *std::move(plan);
-                                done(std::move(answer));
+                                done(AnswerOf(*std::move(plan), compact, most));
                               });
   });
 }
@@ -254,7 +277,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerCo
                                                           v1::GetIterationResponse* response) {
   const auto answer = [&]() -> absl::Status {
     PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
-    return Take(found.job->GetIteration(request->iteration()), response);
+    return Take(found.job->GetIteration(request->iteration(), request->compact_version()), response);
   };
   return Answer(context, answer());
 }

@@ -39,8 +39,10 @@ TEST(PlanningFootprintTest, IsNeverBelowWhatWasMeasuredAndAtMostTwiceAsMuch) {
     const double estimate = static_cast<double>(FootprintOf(ShapeOf(row)).planning_bytes) / 1e6;
     EXPECT_GE(estimate, row.peak_megabytes)
         << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
-    // How many samples of a padded micro-batch are best is not known before they are tried.
+    // How many samples of a padded micro-batch are best is not known before they are tried; nor, of policies
+    // that do not search, how many of the longest where only a few fit.
     if (row.micro_batch_size == 1) continue;
+    if (!row.searches && row.fill < 4 * row.roomy * static_cast<double>(row.replicas)) continue;
     EXPECT_LE(estimate, 2 * std::max(row.peak_megabytes, kSmall))
         << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
   }

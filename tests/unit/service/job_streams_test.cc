@@ -2,6 +2,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/compact/instruction_columns.h"
+#include "common/compact/packed_program.h"
 #include "tests/unit/service/engine_fixture.h"
 
 namespace penstock {
@@ -32,6 +34,42 @@ TEST_F(JobStreamsTest, StreamsOfOneRankShareTheirMessage) {
   held.clear();
   readers.clear();
   EXPECT_EQ(engine_->stream_bytes(), 0);
+}
+
+TEST_F(JobStreamsTest, AReaderOfCompactProgramsIsSentColumnsAndAnotherAllOfIt) {
+  const auto job = Fed();
+  auto request = StreamRequest(1);
+  const auto full = Reader(job, request).Next();
+  request.set_compact_version(kCompactVersion);
+  auto compact = Reader(job, request).Next();
+  ASSERT_TRUE(full.has_value() && compact.has_value());
+  EXPECT_EQ(full->program().instructions_size(), 3);
+  EXPECT_EQ(full->instruction_columns(), "");
+  EXPECT_EQ(compact->program().instructions_size(), 0);
+  ASSERT_TRUE(UnpackProgram(&*compact).ok());
+  EXPECT_EQ(compact->SerializeAsString(), full->SerializeAsString());
+}
+
+TEST_F(JobStreamsTest, AProgramThatIsTooLargeInFullIsRefusedByNameAndSentToWhoReadsCompactOnes) {
+  EngineOptions options;
+  options.message_bytes = 28'000;
+  Start(options);
+  v1::JobSpec spec = MakeJob("job");
+  spec.mutable_mesh()->set_data(1);
+  auto job = Register(spec);
+  v1::SubmitBatchesRequest batches = MakeSubmission("job", 0, 1);
+  for (uint64_t i = 0; i < 2000; ++i) {
+    v1::Sample* const sample = batches.mutable_batches(0)->add_samples();
+    sample->set_sample_id((uint64_t{1} << 63) + i);
+    sample->set_target_tokens(7);
+  }
+  ASSERT_TRUE(job->SubmitBatches(batches).ok());
+  auto request = StreamRequest(0);
+  EXPECT_THAT(Reader(job, request).End(),
+              Fails(absl::StatusCode::kResourceExhausted, "a reader of compact programs (compact_version"));
+  request.set_compact_version(kCompactVersion);
+  EXPECT_TRUE(Reader(job, request).Next().has_value());
+  EXPECT_THAT(job->GetIteration(0), Fails(absl::StatusCode::kResourceExhausted, "the plan of iteration 0"));
 }
 
 TEST_F(JobStreamsTest, AStreamThatHasNoRoomSaysWhyAndAWorkersIsServed) {

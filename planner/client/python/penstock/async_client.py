@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from penstock import compact
 from penstock.async_connection import AsyncConnection
 from penstock.async_job import AsyncJob
 from penstock.channel import Security, names_several
+from penstock.errors import PenstockError
 from penstock.job_messages import job_request_of
 from penstock.measured import MeasuredPass, Revision, revise_request_of, revision_of
 from penstock.methods import GET_JOB, PLAN_BATCH, REGISTER_JOB, REVISE_COSTS
@@ -61,7 +63,13 @@ class AsyncClient:
         """See Client.plan. Many may be under way at once; one that is cancelled stops the planning."""
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options)
         request = request_of(lengths, job, iteration=iteration)
-        response = await self._any.call(PLAN_BATCH, request, timeout)
+        try:
+            response = await self._any.call(PLAN_BATCH, request, timeout)
+        except PenstockError as failure:
+            if not compact.is_wanted(failure):
+                raise
+            request.compact_version = compact.VERSION
+            response = await self._any.call(PLAN_BATCH, request, timeout)
         return plan_of(response.plan, request.batch.samples)
 
     async def revise_costs(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 
+from penstock import compact
 from penstock.async_connection import AsyncConnection, next_of
 from penstock.connection import Patience
 from penstock.errors import PenstockError, ResourceExhausted
@@ -59,13 +60,16 @@ class AsyncJob:
         """See Job.programs."""
         iteration = self.spec.first_iteration if first_iteration is None else first_iteration
         stream: AsyncGenerator[planner_service_pb2.StreamProgramsResponse, None] | None = None
+        version = 0
         try:
             while True:
                 patience = self._patience(timeout)
                 message = None
                 while message is None:
                     stream = stream or self._connection.stream(
-                        STREAM_PROGRAMS, reader_of(self.spec.job_id, rank, iteration), waits=patience.waits_for_connection
+                        STREAM_PROGRAMS,
+                        reader_of(self.spec.job_id, rank, iteration, version),
+                        waits=patience.waits_for_connection,
                     )
                     try:
                         message = await next_of(stream, patience.left())
@@ -73,6 +77,9 @@ class AsyncJob:
                         return
                     except PenstockError as failure:
                         stream = None
+                        if version == 0 and compact.is_wanted(failure):
+                            version = compact.VERSION
+                            continue
                         await asyncio.sleep(patience.pause_after(failure))
                 yield program_of(message)
                 iteration = message.iteration + 1
@@ -110,7 +117,13 @@ class AsyncJob:
     async def plan(self, iteration: int, *, timeout: float | None = None) -> Plan:
         """See Job.plan."""
         request = planner_service_pb2.GetIterationRequest(job_id=self.spec.job_id, iteration=iteration)
-        found = await self._connection.call(GET_ITERATION, request, timeout)
+        try:
+            found = await self._connection.call(GET_ITERATION, request, timeout)
+        except PenstockError as failure:
+            if not compact.is_wanted(failure):
+                raise
+            request.compact_version = compact.VERSION
+            found = await self._connection.call(GET_ITERATION, request, timeout)
         return plan_of(found.plan, found.batch.samples)
 
     async def report(

@@ -8,9 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
+from penstock import compact
 from penstock.channel import Security, names_several
 from penstock.connection import Connection
 from penstock.job import Job
+from penstock.errors import PenstockError
 from penstock.job_messages import job_request_of
 from penstock.measured import MeasuredPass, Revision, revise_request_of, revision_of
 from penstock.methods import GET_JOB, PLAN_BATCH, REGISTER_JOB, REVISE_COSTS
@@ -74,7 +76,13 @@ class Client:
         """
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options)
         request = request_of(lengths, job, iteration=iteration)
-        response = self._any.call(PLAN_BATCH, request, timeout)
+        try:
+            response = self._any.call(PLAN_BATCH, request, timeout)
+        except PenstockError as failure:
+            if not compact.is_wanted(failure):
+                raise
+            request.compact_version = compact.VERSION
+            response = self._any.call(PLAN_BATCH, request, timeout)
         return plan_of(response.plan, request.batch.samples)
 
     def revise_costs(

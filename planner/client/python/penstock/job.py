@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 
+from penstock import compact
 from penstock.connection import Connection, Patience, Stream, next_of
 from penstock.errors import PenstockError, ResourceExhausted
 from penstock.job_messages import (
@@ -78,13 +79,16 @@ class Job:
         """
         iteration = self.spec.first_iteration if first_iteration is None else first_iteration
         stream: Stream[planner_service_pb2.StreamProgramsResponse] | None = None
+        version = 0
         try:
             while True:
                 patience = self._patience(timeout)
                 message = None
                 while message is None:
                     stream = stream or self._connection.stream(
-                        STREAM_PROGRAMS, reader_of(self.spec.job_id, rank, iteration), waits=patience.waits_for_connection
+                        STREAM_PROGRAMS,
+                        reader_of(self.spec.job_id, rank, iteration, version),
+                        waits=patience.waits_for_connection,
                     )
                     try:
                         message = next_of(stream, patience.left())
@@ -92,6 +96,9 @@ class Job:
                         return
                     except PenstockError as failure:
                         stream = None
+                        if version == 0 and compact.is_wanted(failure):
+                            version = compact.VERSION
+                            continue
                         time.sleep(patience.pause_after(failure))
                 yield program_of(message)
                 iteration = message.iteration + 1
@@ -133,7 +140,13 @@ class Job:
     def plan(self, iteration: int, *, timeout: float | None = None) -> Plan:
         """The plan of an iteration. Raises OutOfRange where it is not held, or not planned yet."""
         request = planner_service_pb2.GetIterationRequest(job_id=self.spec.job_id, iteration=iteration)
-        found = self._connection.call(GET_ITERATION, request, timeout)
+        try:
+            found = self._connection.call(GET_ITERATION, request, timeout)
+        except PenstockError as failure:
+            if not compact.is_wanted(failure):
+                raise
+            request.compact_version = compact.VERSION
+            found = self._connection.call(GET_ITERATION, request, timeout)
         return plan_of(found.plan, found.batch.samples)
 
     def report(

@@ -82,8 +82,12 @@ def submission_of(job_id: str, batches: Iterable[plan_pb2.Batch]) -> planner_ser
     return planner_service_pb2.SubmitBatchesRequest(job_id=job_id, batches=batches)
 
 
-def reader_of(job_id: str, rank: int, iteration: int) -> planner_service_pb2.StreamProgramsRequest:
-    return planner_service_pb2.StreamProgramsRequest(job_id=job_id, rank=rank, from_iteration=iteration)
+def reader_of(
+    job_id: str, rank: int, iteration: int, compact_version: int = 0
+) -> planner_service_pb2.StreamProgramsRequest:
+    return planner_service_pb2.StreamProgramsRequest(
+        job_id=job_id, rank=rank, from_iteration=iteration, compact_version=compact_version
+    )
 
 
 def reports_of(

@@ -4,13 +4,17 @@ import asyncio
 import itertools
 import tempfile
 import unittest
+import zlib
 
 # First: see there.
-from planner_process import MESH, PLANNER, PlannerProcess, WithAPlanner
+from planner_process import MESH, PLANNER, PROFILE, PlannerProcess, WithAPlanner
 
 import penstock
-from penstock import errors
+from penstock import compact, errors, methods
+from penstock.connection import next_of
+from penstock.job_messages import reader_of
 from penstock.request import Length
+from penstock.v1 import planner_service_pb2
 
 LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
 # Nothing is chosen from samples, so a job is prepared at once.
@@ -28,6 +32,57 @@ class WithAJob(WithAPlanner):
         job = self.planner.client.job(self.id(), options=STAGES, **MESH, **more)
         self.addCleanup(job.delete)
         return job
+
+
+class Compact(WithAJob):
+    """compact.py is written from the contract alone: what it reads of a planner is what the planner sends in full."""
+
+    MORE_RANKS = {"profile": PROFILE, "pp": 2, "dp": 1, "cp": 4}
+
+    def answers(self, job: penstock.Job, rank: int, version: int) -> planner_service_pb2.StreamProgramsResponse:
+        raw = methods.Method(
+            "StreamPrograms",
+            planner_service_pb2.StreamProgramsRequest.SerializeToString,
+            planner_service_pb2.StreamProgramsResponse.FromString,
+        )
+        stream = job._connection.stream(raw, reader_of(job.spec.job_id, rank, 0, version), waits=True)
+        try:
+            return next_of(stream, 60)
+        finally:
+            stream.cancel()
+
+    def test_programs_are_those_that_are_sent_in_full(self) -> None:
+        exchanging = self.planner.client.job(self.id() + ".groups", **self.MORE_RANKS)
+        self.addCleanup(exchanging.delete)
+        for job in (self.job(), exchanging):
+            job.submit([batch(0)], 0)
+            for rank in range(job.ranks):
+                full, columns = self.answers(job, rank, 0), self.answers(job, rank, compact.VERSION)
+                self.assertTrue(columns.instruction_columns and columns.micro_batch_columns)
+                self.assertFalse(columns.program.instructions or columns.samples or columns.micro_batches)
+                self.assertEqual(compact.unpack_program(columns), full)
+
+    def test_plans_are_those_that_are_sent_in_full(self) -> None:
+        job = self.job()
+        job.submit([batch(0)], 0)
+        request = planner_service_pb2.GetIterationRequest(job_id=job.spec.job_id, iteration=0)
+        next(job.programs(0))
+        full = job._connection.call(methods.GET_ITERATION, request, 60)
+        request.compact_version = compact.VERSION
+        self.assertEqual(job._connection.call(methods.GET_ITERATION, request, 60), full)
+
+    def test_what_makes_no_sense_is_refused(self) -> None:
+        job = self.job()
+        job.submit([batch(0)], 0)
+        columns = self.answers(job, 0, compact.VERSION)
+        for damaged in (columns.instruction_columns[:-1], columns.instruction_columns + b"x", b"none"):
+            message = planner_service_pb2.StreamProgramsResponse.FromString(columns.SerializeToString())
+            message.instruction_columns = damaged
+            with self.assertRaises(compact.CompactError):
+                compact.unpack_program(message)
+        bomb = planner_service_pb2.StreamProgramsResponse(instruction_columns=zlib.compress(bytes(compact.MOST_BYTES + 1)))
+        with self.assertRaisesRegex(compact.CompactError, "more than"):
+            compact.unpack_program(bomb)
 
 
 class Programs(WithAJob):

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/grpc/server.h"
 #include "common/sync/sync.h"
+#include "penstock/client/refused_quota.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
 
 namespace penstock::cli {
@@ -93,7 +94,13 @@ class FakePlanner final : public v1::PlannerService::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status SubmitBatches(grpc::ServerContext*, const v1::SubmitBatchesRequest* request,
+  // What a refusal of SetFull says of a quota; empty: nothing.
+  void SetQuota(std::string quota) {
+    MutexLock lock(&mutex_);
+    quota_ = std::move(quota);
+  }
+
+  grpc::Status SubmitBatches(grpc::ServerContext* context, const v1::SubmitBatchesRequest* request,
                              v1::SubmitBatchesResponse*) override {
     MutexLock lock(&mutex_);
     submitted_.push_back(request->batches(0).iteration());
@@ -105,6 +112,7 @@ class FakePlanner final : public v1::PlannerService::Service {
     if (submitted_.back() < taken_) return grpc::Status::OK;
     if (full_ || taken_ >= completed_ + window_) {
       ++refused_;
+      if (!quota_.empty()) context->AddTrailingMetadata(kQuotaKey, quota_);
       return {grpc::StatusCode::RESOURCE_EXHAUSTED, "full"};
     }
     ++taken_;
@@ -122,6 +130,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   v1::JobState state_ ABSL_GUARDED_BY(mutex_) = v1::JOB_STATE_RUNNING;
   bool drain_at_next_batch_ ABSL_GUARDED_BY(mutex_) = false;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string quota_ ABSL_GUARDED_BY(mutex_);
   bool cannot_store_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::StatusCode failure_ ABSL_GUARDED_BY(mutex_) = grpc::StatusCode::OK;
   int failures_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -221,6 +230,23 @@ TEST_F(TrainingRunTest, ABatchThatIsRefusedWithinTheWindowIsTriedAgainWithPauses
   planner.Complete(1);
   ASSERT_TRUE(Step(run).ok());
   EXPECT_EQ(planner.taken(), 17);
+}
+
+TEST_F(TrainingRunTest, KnowsThatAQuotaHoldsItUntilTheBatchIsTaken) {
+  FakePlanner planner(16);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(16), source_);
+  planner.SetFull(true);
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_EQ(run.held_by_quota(), "") << "the window, or the queue";
+  planner.SetQuota("samples");
+  planner.Complete(1);
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_EQ(run.held_by_quota(), "full");
+  planner.SetFull(false);
+  planner.Complete(2);
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_EQ(run.held_by_quota(), "");
 }
 
 TEST_F(TrainingRunTest, APlannerThatDoesNotAnswerForAWhileDoesNotEndTheRun) {

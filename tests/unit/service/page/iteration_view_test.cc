@@ -86,12 +86,16 @@ ReportPtr ReportOf(const v1::Program& program, int64_t start_us) {
 
 HeldIteration Held(const v1::Plan& plan, std::vector<ReportPtr> reports = {}) {
   return {.batch = std::make_shared<v1::Batch>(),
-          .plan = std::make_shared<v1::Plan>(plan),
+          .plan = std::make_shared<PackedPlan>(plan),
           .reports = std::move(reports)};
 }
 
+Json ViewOf(const HeldIteration& held, const IterationViewOptions& options) {
+  return IterationAsJson(held, held.plan->Plan().value(), options);
+}
+
 TEST(IterationViewTest, BlocksAreWhatARankComputesInMicroseconds) {
-  const Json view = IterationAsJson(Held(MakePlan(1)), {});
+  const Json view = ViewOf(Held(MakePlan(1)), {});
   EXPECT_EQ(view["iteration"], 7);
   EXPECT_EQ(view["planned_us"], 70);
   EXPECT_EQ(view["measured_us"], nullptr);
@@ -105,7 +109,7 @@ TEST(IterationViewTest, BlocksAreWhatARankComputesInMicroseconds) {
 TEST(IterationViewTest, MeasuredTimesStandBesideThePlansAndBeginWithTheFirstRank) {
   const v1::Plan plan = MakePlan(2);
   const Json view =
-      IterationAsJson(Held(plan, {ReportOf(plan.programs(0), 1000), ReportOf(plan.programs(1), 1003)}), {});
+      ViewOf(Held(plan, {ReportOf(plan.programs(0), 1000), ReportOf(plan.programs(1), 1003)}), {});
   EXPECT_EQ(view["ranks"][0]["measured"], (Json{20, 20, 60, 40, 120, 20}));
   EXPECT_EQ(view["ranks"][1]["measured"], (Json{23, 20, 63, 40, 123, 20}));
   EXPECT_EQ(view["measured_us"], 143);
@@ -118,13 +122,13 @@ TEST(IterationViewTest, WhatWasNotMeasuredIsMarked) {
   report.mutable_instructions()->DeleteSubrange(2, 2);
   // Of an instruction that the plan does not have.
   report.add_instructions()->set_id(4'000'000'000);
-  const Json view = IterationAsJson(Held(plan, {std::make_shared<v1::ReportIterationRequest>(report)}), {});
+  const Json view = ViewOf(Held(plan, {std::make_shared<v1::ReportIterationRequest>(report)}), {});
   EXPECT_EQ(view["ranks"][0]["measured"], (Json{20, 20, -1, -1, -1, -1}));
 }
 
 TEST(IterationViewTest, ReplicasHaveTheirLoadAndTheirLastBackward) {
   const v1::Plan plan = MakePlan(2);
-  const Json view = IterationAsJson(Held(plan, {ReportOf(plan.programs(1), 0)}), {});
+  const Json view = ViewOf(Held(plan, {ReportOf(plan.programs(1), 0)}), {});
   EXPECT_EQ(view["replicas"][0]["real_tokens"], 100);
   EXPECT_EQ(view["replicas"][0]["samples"], 1);
   EXPECT_EQ(view["replicas"][0]["planned_us"], 50);
@@ -133,30 +137,30 @@ TEST(IterationViewTest, ReplicasHaveTheirLoadAndTheirLastBackward) {
 }
 
 TEST(IterationViewTest, RanksOfAStageGroupStandTogetherWithTheirPlaces) {
-  const Json view = IterationAsJson(Held(PlanWithGroups()), {});
+  const Json view = ViewOf(Held(PlanWithGroups()), {});
   ASSERT_EQ(view["ranks"].size(), 4);
   const std::pair<int, std::string> expected[] = {{3, "t0"}, {1, "t1"}, {0, "t0"}, {2, "t1"}};
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(view["ranks"][i]["rank"], expected[i].first);
     EXPECT_EQ(view["ranks"][i]["place"], expected[i].second);
   }
-  EXPECT_FALSE(IterationAsJson(Held(MakePlan(1)), {})["ranks"][0].contains("place"));
+  EXPECT_FALSE(ViewOf(Held(MakePlan(1)), {})["ranks"][0].contains("place"));
 }
 
 TEST(IterationViewTest, AReplicaAloneIsShownWhenItIsAskedFor) {
-  const Json view = IterationAsJson(Held(MakePlan(3)), {.replica = 1});
+  const Json view = ViewOf(Held(MakePlan(3)), {.replica = 1});
   ASSERT_EQ(view["ranks"].size(), 1);
   EXPECT_EQ(view["ranks"][0]["rank"], 1);
   EXPECT_EQ(view["ranks_left_out"], 0);
   EXPECT_EQ(view["replicas"].size(), 3) << "imbalance is about all of them";
-  EXPECT_EQ(IterationAsJson(Held(MakePlan(3)), {.replica = 9})["ranks"], Json::array());
+  EXPECT_EQ(ViewOf(Held(MakePlan(3)), {.replica = 9})["ranks"], Json::array());
 }
 
 TEST(IterationViewTest, RanksBeyondTheLimitAreLeftOutAndCounted) {
-  const Json view = IterationAsJson(Held(MakePlan(5)), {.most_blocks = 7});
+  const Json view = ViewOf(Held(MakePlan(5)), {.most_blocks = 7});
   EXPECT_EQ(view["ranks"].size(), 2);
   EXPECT_EQ(view["ranks_left_out"], 3);
-  EXPECT_EQ(IterationAsJson(Held(MakePlan(5)), {.most_blocks = 0})["ranks"].size(), 1);
+  EXPECT_EQ(ViewOf(Held(MakePlan(5)), {.most_blocks = 0})["ranks"].size(), 1);
 }
 
 }  // namespace
