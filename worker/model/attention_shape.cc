@@ -308,6 +308,7 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
     result.target.rotary_rows = StagedFor(device, std::vector<int32_t>(rows.begin(), rows.end()));
   }
   if (decoder_only) {
+    result.target.routed = MakeRoutedSamples(shape, config, device, place);
     if (AnyRowIsDivided(shape)) Divide(shape, config, place, device, result.target);
     if (in_one_call) AttendInOneCall(target, target, device, result.target);
     return result;
@@ -335,6 +336,10 @@ MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device) {
          {&exchange.divided_rows, &exchange.sent_places, &exchange.sent_rows, &exchange.order}) {
       tensors.push_back(tensor);
     }
+  }
+  if (attention.target.routed.has_value()) {
+    tensors.push_back(&attention.target.routed->sample_of_token);
+    tensors.push_back(&attention.target.routed->tokens);
   }
   for (at::Tensor* tensor : tensors) {
     if (tensor->defined()) *tensor = Unstaged(*tensor, device);

@@ -14,11 +14,13 @@ TokenRows RoutedTokens(const TokenRows& rows) {
   return rows.group->place().experts == 1 ? rows : TokenRows{.tokens = rows.own().size()};
 }
 
-Routing Route(const ExpertsPart& part, const at::Tensor& tokens, StageGroup& group) {
+Routing Route(const ExpertsPart& part, const at::Tensor& tokens, const TokenRows& rows) {
   Routing routing;
+  StageGroup& group = *rows.group;
   const at::Tensor scores = LinearForward(part.router, tokens);
   routing.probabilities = scores.softmax(-1, AccumulationType(scores.scalar_type()));
   routing.chosen = std::get<1>(routing.probabilities.topk(part.per_token, -1));
+  routing.losses = RememberRouterLosses(part.losses, rows, scores, routing.chosen);
   const at::Tensor experts = routing.chosen.reshape({-1});
   routing.order = experts.argsort(/*stable=*/true, /*dim=*/0);
   routing.exchange = MeetExperts(group, experts.bincount({}, part.count));
@@ -89,17 +91,20 @@ at::Tensor SumOfRows(const ExpertsPart& part, const Routing& routing, const at::
 }
 
 // Of the probabilities' logits, from that of the weights, [tokens, per_token].
-at::Tensor ScoresGradient(const ExpertsPart& part, const Routing& routing, at::Tensor weights_gradient,
-                          const at::Tensor& weights, at::ScalarType type) {
+at::Tensor ScoresGradient(const ExpertsPart& part, const TokenRows& rows, const Routing& routing,
+                          at::Tensor weights_gradient, const at::Tensor& weights, at::ScalarType type) {
   if (part.normalised) {
     const at::Tensor along = (weights_gradient * weights).sum(-1, /*keepdim=*/true);
     const at::Tensor chosen = routing.probabilities.gather(-1, routing.chosen);
     weights_gradient = (weights_gradient - along).div_(chosen.sum(-1, /*keepdim=*/true));
   }
-  const at::Tensor gradient =
-      at::zeros_like(routing.probabilities).scatter_(-1, routing.chosen, weights_gradient);
-  return at::_softmax_backward_data(gradient, routing.probabilities, -1, routing.probabilities.scalar_type())
-      .to(type);
+  const at::Tensor& probabilities = routing.probabilities;
+  at::Tensor gradient = at::zeros_like(probabilities).scatter_(-1, routing.chosen, weights_gradient);
+  const at::Tensor balance = AddBalanceGradient(part.losses, rows, routing.losses, probabilities, gradient);
+  gradient = at::_softmax_backward_data(gradient, probabilities, -1, probabilities.scalar_type());
+  const at::Tensor z = AddZGradient(part.losses, rows, routing.losses, probabilities, gradient);
+  if (routing.losses.any() && part.loss_sums != nullptr) part.loss_sums->Add(balance, z);
+  return gradient.to(type);
 }
 
 // The gradient of the rows that went into the experts.
@@ -127,12 +132,12 @@ at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const 
                           ExpertsMemory& memory) {
   const TokenRows routed = RoutedTokens(rows);
   at::Tensor tokens = routed.Gather(input);
-  memory.routing = Route(part, tokens, *rows.group);
+  memory.routing = Route(part, tokens, rows);
   const Routing& routing = memory.routing;
   const Activation activation = part.experts.front().activation;
   {
     const at::Tensor inputs = ToExperts(routing.exchange, tokens.index_select(0, TokensOf(part, routing)));
-    tokens.reset();
+    if (!part.shared.has_value()) tokens.reset();
     if (rows.group->place().experts > 1) memory.inputs = inputs;
     memory.up = Multiply(part, routing, &FeedForwardPart::up, inputs, /*transposed=*/false);
     if (part.experts.front().gated) {
@@ -144,7 +149,9 @@ at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const 
   }
   const at::Tensor outputs = FromExperts(
       routing.exchange, Multiply(part, routing, &FeedForwardPart::down, memory.middle, /*transposed=*/false));
-  return routed.Sum(SumOfRows(part, routing, outputs, WeightsOf(part, routing)));
+  at::Tensor result = SumOfRows(part, routing, outputs, WeightsOf(part, routing));
+  if (part.shared.has_value()) AddSharedExpert(*part.shared, rows, tokens, memory.shared, result);
+  return routed.Sum(result);
 }
 
 at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
@@ -155,13 +162,14 @@ at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const
   const at::Tensor tokens = routed.Gather(input);
   const at::Tensor token_of_row = TokensOf(part, routing);
   const at::Tensor weights = WeightsOf(part, routing);
+  at::Tensor outer_gradient = routed.Gather(output_gradient);
   NumberedRows returned;
   {
     const at::Tensor row_weights = weights.reshape({-1}).index_select(0, routing.order).unsqueeze(-1);
     NumberedRows come =
-        ToExperts(routing.exchange,
-                  NumberedRows{routed.Gather(output_gradient).index_select(0, token_of_row), row_weights},
+        ToExperts(routing.exchange, NumberedRows{outer_gradient.index_select(0, token_of_row), row_weights},
                   [&] { products.RunBesideArrival(); });
+    if (!part.shared.has_value()) outer_gradient.reset();
     at::Tensor middle_gradient =
         Multiply(part, routing, &FeedForwardPart::down, come.rows, /*transposed=*/true);
     // <output, gradient> of a row is <middle, gradient of middle>: the output need not be made again.
@@ -178,8 +186,12 @@ at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const
   at::Tensor weights_gradient = at::empty_like(weights);
   weights_gradient.view({-1}).index_copy_(0, routing.order, returned.numbers.squeeze(-1));
   at::Tensor gradient = SumOfRows(part, routing, returned.rows, {});
+  if (part.shared.has_value()) {
+    AddSharedExpertBackward(*part.shared, rows, tokens, std::move(memory.shared), outer_gradient, products,
+                            gradient);
+  }
   const at::Tensor scores_gradient =
-      ScoresGradient(part, routing, std::move(weights_gradient), weights, input.scalar_type());
+      ScoresGradient(part, rows, routing, std::move(weights_gradient), weights, input.scalar_type());
   products.Add(part.router, tokens, scores_gradient);
   gradient.add_(scores_gradient.mm(part.router.weight.value));
   return routed.Sum(gradient);

@@ -16,12 +16,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "worker/model/expert_exchange.h"
 #include "worker/model/expert_load.h"
 #include "worker/model/feed_forward.h"
 #include "worker/model/linear.h"
+#include "worker/model/router_losses.h"
+#include "worker/model/shared_expert.h"
 #include "worker/model/token_rows.h"
 
 namespace penstock::worker {
@@ -36,8 +39,12 @@ struct ExpertsPart {
   int64_t per_token = 1;
   // The weights of a token's experts sum to 1.
   bool normalised = true;
-  // Counts what comes; null: nobody does.
+  // Of all tokens, added to their experts' sum.
+  std::optional<SharedExpertPart> shared = {};
+  RouterLossWeights losses = {};
+  // Count what comes; null: nobody does.
   std::shared_ptr<ExpertLoad> load;
+  std::shared_ptr<RouterLossSums> loss_sums = {};
 };
 
 // What a token's way is. A row is a token at one of its experts; rows are in the order of the model's
@@ -50,6 +57,7 @@ struct Routing {
   // [rows]: place in `chosen` of each row, counted through.
   at::Tensor order;
   ExpertExchange exchange;
+  RouterLossMemory losses;
 };
 
 struct ExpertsMemory {
@@ -60,6 +68,7 @@ struct ExpertsMemory {
   at::Tensor up;
   at::Tensor gate;
   at::Tensor middle;
+  SharedExpertMemory shared;
 };
 
 // [own tokens, hidden] to [own tokens, hidden], a tensor of its own.
