@@ -199,10 +199,12 @@ def _expert_bytes(model, element):
 
 def _expert_product_share(model):
     """Of the multiplications for the gradients of a layer's weights, those of experts."""
-    of_experts = model.experts_per_token * (3 if model.feed_forward in GATED else 2) * model.ffn
+    matrices = 3 if model.feed_forward in GATED else 2
+    of_experts = model.experts_per_token * matrices * model.ffn
     inner = model.attention_inner or model.hidden
     key_values = (model.key_value_heads or model.heads) * (inner // model.heads)
-    return of_experts / (of_experts + model.experts + 2 * inner + 2 * key_values)
+    of_shared = matrices * model.shared_expert_ffn + (1 if model.gated_shared_expert else 0)
+    return of_experts / (of_experts + model.experts + of_shared + 2 * inner + 2 * key_values)
 
 
 # By LinearLayer: what an adapter has beside rows or columns of the residual stream.
@@ -216,6 +218,8 @@ class Costs:
         self.tensors = tensors
         self.hidden = model.hidden
         self.expert_ranks = experts
+        # Feed-forward parts see the rank's own tokens alone.
+        self.feeds_own_tokens = experts > 1 and model.shared_expert_ffn == 0
         self.expert_layer_bytes = _expert_bytes(model, profile.bytes_per_element) if experts > 1 else 0
         self.row_bytes = (model.experts_per_token or 0) * (model.hidden * profile.bytes_per_element + ROW_NUMBER_BYTES)
         self.repeated = _repeated_key_value_bytes(model, tensors, profile.bytes_per_element)

@@ -129,7 +129,7 @@ class Exchanges:
         encoders, decoders = stage.encoder_layers, stage.decoder_layers
         full_encoders = levels["encoder"]["full"]
         full_decoders = levels["decoder"]["full"]
-        parts = 1 if self._pipeline.experts > 1 else 2
+        parts = 1 if self._costs.feeds_own_tokens else 2
         if forward:
             source = 4 * encoders + (decoders if is_t5 else 0)
             target = (6 if is_t5 else 2 * parts) * decoders

@@ -107,6 +107,11 @@ def with_experts(file, experts, measured):
     return {"model": model, "profile": {**file["profile"], "layers": layers}}
 
 
+def with_shared_expert(file, ffn, gated):
+    """The same of a model whose tokens share one expert more."""
+    return {**file, "model": {**file["model"], "shared_expert_ffn": ffn, "gated_shared_expert": gated}}
+
+
 def with_windows(file, window, interval):
     """The same of a model whose layers have a window, but for every interval-th."""
     return {**file, "model": {**file["model"], "attention_window": window, "windowless_interval": interval}}
@@ -175,6 +180,8 @@ PROFILES = {
     "gpt-experts-far": with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]),
     "gpt-experts": with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]),
+    "gpt-shared-expert": with_shared_expert(with_experts(
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]), 80, True),
     "gpt-windows": with_windows(gpt_profile(key_value_heads=2, cluster={"attention_hides_exchange": True}), 24, 3),
     "gpt-windows-tables": with_windows(gpt_profile(tables=True, dtype="FLOAT32"), 40, 0),
     "gpt-adapters": with_adapters(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 7, "QUERY", "KEY", "VALUE", "OUTPUT", "UP", "DOWN", alpha=11.5),

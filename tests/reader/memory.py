@@ -82,10 +82,10 @@ class StageBytes:
         }.get(op, 0)
 
 
-def _gathered_operands(stage, sums, is_t5, divides_experts, token_bytes):
+def _gathered_operands(stage, sums, is_t5, feeds_own_tokens, token_bytes):
     """What BACKWARD_INPUT puts aside of inputs and output gradients that it gathered over tensor ranks."""
     source, target = sums.source_tokens, sums.target_tokens
-    of_decoder = 6 * target + source if is_t5 else (2 if divides_experts else 4) * target
+    of_decoder = 6 * target + source if is_t5 else (2 if feeds_own_tokens else 4) * target
     return token_bytes * (stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder)
 
 
@@ -96,7 +96,7 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
     """
     levels = stage.levels(recompute)
     stored = 0
-    kept = _gathered_operands(stage, sums, "encoder" in costs.kinds, costs.expert_ranks > 1, gathered_token_bytes)
+    kept = _gathered_operands(stage, sums, "encoder" in costs.kinds, costs.feeds_own_tokens, gathered_token_bytes)
     peaks = []
     for kind in costs.kinds:
         if stage.layers(kind) == 0:

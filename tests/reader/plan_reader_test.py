@@ -67,6 +67,8 @@ CASES = {
     "experts over tensor ranks": ("gpt-experts", "--pp=2 --dp=2 --tp=2 --ep=2 --shard-optimizer-state --recompute=full"),
     "products beside exchanges": ("gpt-experts-beside", "--pp=2 --dp=2 --cp=4 --ep=2 --layout=packed --recompute=full"),
     "products beside exchanges, split": ("gpt-experts-far", "--pp=2 --dp=1 --cp=2 --tp=2 --ep=4 --schedule=split-backward"),
+    "a shared expert": ("gpt-shared-expert", "--pp=2 --dp=1 --cp=2 --tp=2 --ep=4 --schedule=split-backward"),
+    "a shared expert, recomputed": ("gpt-shared-expert", "--pp=2 --dp=2 --cp=2 --tp=2 --ep=4 --recompute=full"),
     "experts over both": ("gpt-experts", "--pp=2 --dp=2 --cp=4 --tp=2 --ep=4 --shard-optimizer-state --schedule=split-backward"),
     "adapters": ("gpt-adapters", "--pp=2 --dp=2 --schedule=split-backward --policy=packed --token-cap=200"),
     "adapters, stage groups": ("gpt-adapters", "--pp=2 --dp=2 --cp=2 --tp=4 --shard-optimizer-state --layout=packed --recompute=full"),

@@ -70,6 +70,7 @@ def _check_degrees(model, architecture, placed, report):
     shared = model.key_value_heads or model.heads
     divides = tensors == 1 or (model.heads % tensors == 0 and model.ffn % tensors == 0 and shared > 0)
     divides = divides and (tensors == 1 or shared % tensors == 0 or tensors % shared == 0)
+    divides = divides and model.shared_expert_ffn % tensors == 0
     report.require(TOPIC, placed.name, tensors <= 64 and divides, f"there are {tensors} tensor ranks")
     divides = expert == 1 or (model.experts > 0 and model.experts % expert == 0)
     divides = divides and (expert == 1 or (expert % tensors == 0 and contexts * tensors % expert == 0))

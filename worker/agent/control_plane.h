@@ -65,6 +65,8 @@ struct IterationReport {
   int64_t waited_for_program_ns = 0;
   int64_t started_unix_ns = 0;
   double loss = 0;
+  double router_balance_loss = 0;
+  double router_z_loss = 0;
   double gradient_norm = 0;
   double learning_rate = 0;
   int64_t peak_memory_bytes = 0;

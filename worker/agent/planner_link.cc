@@ -63,6 +63,8 @@ v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationRe
   request.set_waited_for_program_ns(report.waited_for_program_ns);
   request.set_started_unix_ns(report.started_unix_ns);
   request.set_loss(report.loss);
+  request.set_router_balance_loss(report.router_balance_loss);
+  request.set_router_z_loss(report.router_z_loss);
   request.set_gradient_norm(report.gradient_norm);
   request.set_learning_rate(report.learning_rate);
   request.set_peak_memory_bytes(report.peak_memory_bytes);

@@ -274,6 +274,10 @@ void MoveToDevice(at::Device device, AttentionShape& shape) {
       tensors.push_back(tensor);
     }
   }
+  if (shape.routed.has_value()) {
+    tensors.push_back(&shape.routed->sample_of_token);
+    tensors.push_back(&shape.routed->tokens);
+  }
   for (at::Tensor* tensor : tensors) {
     if (tensor->defined()) *tensor = Unstaged(*tensor, device);
   }
@@ -329,6 +333,7 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
     result.target.rotary_rows = StagedFor(device, std::vector<int32_t>(rows.begin(), rows.end()));
   }
   if (decoder_only) {
+    result.target.routed = MakeRoutedSamples(shape, config, device, place);
     if (AnyRowIsDivided(shape)) Divide(shape, config, place, device, result.target);
     if (in_one_call) AttendInOneCall(target, target, device, result.target);
     return result;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "worker/model/key_exchange.h"
+#include "worker/model/router_losses.h"
 #include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
@@ -99,6 +100,8 @@ struct AttentionShape {
   std::vector<int64_t> key_positions;
   // Of models with rotary positions: int32 [queries], each token's row of the table (RotaryRow).
   at::Tensor rotary_rows;
+  // Of models whose routers have losses.
+  std::optional<RoutedSamples> routed;
 };
 
 // All attention of a micro-batch. `source` and `cross` are empty for a decoder-only model.

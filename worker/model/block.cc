@@ -98,6 +98,7 @@ at::Tensor SelfAttentionBackward(const LayerPart& layer, const LayerContext& con
                       SelfOperands(part.options, gradient));
   }
   RotateHeads(part, shape.rotary_rows, Turn::kBackward, gradient);
+  if (part.clip > 0) gradient.mul_(std::exchange(memory.projection.unclipped, {}));
   if (part.head_norms.has_value()) {
     const AttentionOperands heads = SelfOperands(part.options, gradient);
     HeadNormsBackward(*part.head_norms, std::move(memory.projection.heads), heads.query, heads.key);
@@ -164,6 +165,10 @@ at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows, co
   if (part.joint_head_norms.has_value()) {
     const AttentionOperands heads = SelfOperands(part.options, query_key_value);
     NormaliseJointly(*part.joint_head_norms, heads.query, heads.key, memory.joint_heads);
+  }
+  if (part.clip > 0) {
+    memory.unclipped = query_key_value.abs().le(part.clip);
+    query_key_value.clamp_(-part.clip, part.clip);
   }
   RotateHeads(part, rotary_rows, Turn::kForward, query_key_value);
   return query_key_value;

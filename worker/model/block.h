@@ -59,12 +59,16 @@ struct SelfAttentionPart {
   // One of them at most.
   std::optional<HeadNormsPart> head_norms;
   std::optional<JointHeadNormsPart> joint_head_norms;
+  // Queries, keys and values are clipped to [-clip, clip] behind their norms; 0: they stay.
+  double clip = 0;
 };
 
-// What norms of queries and keys keep.
+// What norms of queries and keys keep, and where nothing was clipped, which gradients pass: bool, as queries,
+// keys and values.
 struct ProjectionMemory {
   HeadNormsMemory heads;
   JointHeadNormsMemory joint_heads;
+  at::Tensor unclipped;
 };
 
 struct SelfAttentionMemory {
@@ -136,7 +140,10 @@ struct LayerContext {
   at::Tensor source;
   StageGroup* group = &SoleRank();
 
-  TokenRows rows() const { return {group, attention->queries}; }
+  TokenRows rows() const {
+    const std::optional<RoutedSamples>& routed = attention->routed;
+    return {group, attention->queries, routed.has_value() ? &*routed : nullptr};
+  }
   TokenRows source_rows() const { return {group, cross->keys}; }
 };
 

@@ -14,11 +14,13 @@ TokenRows RoutedTokens(const TokenRows& rows) {
   return rows.group->place().experts == 1 ? rows : TokenRows{.tokens = rows.own().size()};
 }
 
-Routing Route(const ExpertsPart& part, const at::Tensor& tokens, StageGroup& group) {
+Routing Route(const ExpertsPart& part, const at::Tensor& tokens, const TokenRows& rows) {
   Routing routing;
+  StageGroup& group = *rows.group;
   const at::Tensor scores = LinearForward(part.router, tokens);
   routing.probabilities = scores.softmax(-1, AccumulationType(scores.scalar_type()));
   routing.chosen = std::get<1>(routing.probabilities.topk(part.per_token, -1));
+  routing.losses = RememberRouterLosses(part.losses, rows, scores, routing.chosen);
   const at::Tensor experts = routing.chosen.reshape({-1});
   routing.order = experts.argsort(/*stable=*/true, /*dim=*/0);
   routing.exchange = MeetExperts(group, experts.bincount({}, part.count));
@@ -89,17 +91,20 @@ at::Tensor SumOfRows(const ExpertsPart& part, const Routing& routing, const at::
 }
 
 // Of the probabilities' logits, from that of the weights, [tokens, per_token].
-at::Tensor ScoresGradient(const ExpertsPart& part, const Routing& routing, at::Tensor weights_gradient,
-                          const at::Tensor& weights, at::ScalarType type) {
+at::Tensor ScoresGradient(const ExpertsPart& part, const TokenRows& rows, const Routing& routing,
+                          at::Tensor weights_gradient, const at::Tensor& weights, at::ScalarType type) {
   if (part.normalised) {
     const at::Tensor along = (weights_gradient * weights).sum(-1, /*keepdim=*/true);
     const at::Tensor chosen = routing.probabilities.gather(-1, routing.chosen);
     weights_gradient = (weights_gradient - along).div_(chosen.sum(-1, /*keepdim=*/true));
   }
-  const at::Tensor gradient =
-      at::zeros_like(routing.probabilities).scatter_(-1, routing.chosen, weights_gradient);
-  return at::_softmax_backward_data(gradient, routing.probabilities, -1, routing.probabilities.scalar_type())
-      .to(type);
+  const at::Tensor& probabilities = routing.probabilities;
+  at::Tensor gradient = at::zeros_like(probabilities).scatter_(-1, routing.chosen, weights_gradient);
+  const at::Tensor balance = AddBalanceGradient(part.losses, rows, routing.losses, probabilities, gradient);
+  gradient = at::_softmax_backward_data(gradient, probabilities, -1, probabilities.scalar_type());
+  const at::Tensor z = AddZGradient(part.losses, rows, routing.losses, probabilities, gradient);
+  if (routing.losses.any() && part.loss_sums != nullptr) part.loss_sums->Add(balance, z);
+  return gradient.to(type);
 }
 
 // The gradient of the rows that went into the experts.
@@ -124,13 +129,17 @@ at::Tensor InwardsBackward(const ExpertsPart& part, ExpertsMemory& memory, const
 }  // namespace
 
 ExpertsForward::ExpertsForward(const ExpertsPart& part, const TokenRows& rows, ExpertsMemory& memory)
-    : part_(part), group_(*rows.group), routed_(RoutedTokens(rows)), memory_(memory) {}
+    : part_(part), rows_(rows), routed_(RoutedTokens(rows)), memory_(memory) {}
 
 void ExpertsForward::Send(const at::Tensor& input) {
   const at::Tensor tokens = routed_.Gather(input);
-  memory_.routing = Route(part_, tokens, group_);
+  memory_.routing = Route(part_, tokens, rows_);
   const Routing& routing = memory_.routing;
   travelling_ = SendToExperts(routing.exchange, tokens.index_select(0, TokensOf(part_, routing)));
+  if (!part_.shared.has_value()) return;
+  // While the rows travel.
+  shared_ = at::zeros_like(tokens);
+  AddSharedExpert(*part_.shared, rows_, tokens, memory_.shared, shared_);
 }
 
 void ExpertsForward::Compute() {
@@ -154,12 +163,15 @@ void ExpertsForward::Compute() {
 at::Tensor ExpertsForward::Finish() {
   const Routing& routing = memory_.routing;
   const at::Tensor outputs = travelling_.Wait();
-  return routed_.Sum(SumOfRows(part_, routing, outputs, WeightsOf(part_, routing)));
+  at::Tensor result = SumOfRows(part_, routing, outputs, WeightsOf(part_, routing));
+  if (shared_.defined()) result.add_(std::exchange(shared_, {}));
+  return routed_.Sum(result);
 }
 
 ExpertsBackward::ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
                                  ExpertsMemory memory, WeightProducts& products)
     : part_(part),
+      rows_(rows),
       routed_(RoutedTokens(rows)),
       type_(input.scalar_type()),
       memory_(std::move(memory)),
@@ -171,9 +183,10 @@ ExpertsBackward::ExpertsBackward(const ExpertsPart& part, const TokenRows& rows,
 void ExpertsBackward::Send(const at::Tensor& output_gradient) {
   const Routing& routing = memory_.routing;
   const at::Tensor row_weights = weights_.reshape({-1}).index_select(0, routing.order).unsqueeze(-1);
-  travelling_ = SendToExperts(
-      routing.exchange,
-      NumberedRows{routed_.Gather(output_gradient).index_select(0, token_of_row_), row_weights});
+  at::Tensor outer_gradient = routed_.Gather(output_gradient);
+  travelling_ = SendToExperts(routing.exchange,
+                              NumberedRows{outer_gradient.index_select(0, token_of_row_), row_weights});
+  if (part_.shared.has_value()) outer_gradient_ = std::move(outer_gradient);
 }
 
 void ExpertsBackward::Compute() {
@@ -202,8 +215,12 @@ at::Tensor ExpertsBackward::Finish() {
   at::Tensor weights_gradient = at::empty_like(weights_);
   weights_gradient.view({-1}).index_copy_(0, routing.order, returned.numbers.squeeze(-1));
   at::Tensor gradient = SumOfRows(part_, routing, returned.rows, {});
+  if (part_.shared.has_value()) {
+    AddSharedExpertBackward(*part_.shared, rows_, tokens_, std::move(memory_.shared),
+                            std::exchange(outer_gradient_, {}), products_, gradient);
+  }
   const at::Tensor scores_gradient =
-      ScoresGradient(part_, routing, std::move(weights_gradient), weights_, type_);
+      ScoresGradient(part_, rows_, routing, std::move(weights_gradient), weights_, type_);
   products_.Add(part_.router, tokens_, scores_gradient);
   gradient.add_(scores_gradient.mm(part_.router.weight.value));
   return routed_.Sum(gradient);

@@ -16,12 +16,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "worker/model/expert_exchange.h"
 #include "worker/model/expert_load.h"
 #include "worker/model/feed_forward.h"
 #include "worker/model/linear.h"
+#include "worker/model/router_losses.h"
+#include "worker/model/shared_expert.h"
 #include "worker/model/token_rows.h"
 
 namespace penstock::worker {
@@ -36,8 +39,12 @@ struct ExpertsPart {
   int64_t per_token = 1;
   // The weights of a token's experts sum to 1.
   bool normalised = true;
-  // Counts what comes; null: nobody does.
+  // Of all tokens, added to their experts' sum.
+  std::optional<SharedExpertPart> shared = {};
+  RouterLossWeights losses = {};
+  // Count what comes; null: nobody does.
   std::shared_ptr<ExpertLoad> load;
+  std::shared_ptr<RouterLossSums> loss_sums = {};
 };
 
 // What a token's way is. A row is a token at one of its experts; rows are in the order of the model's
@@ -50,6 +57,7 @@ struct Routing {
   // [rows]: place in `chosen` of each row, counted through.
   at::Tensor order;
   ExpertExchange exchange;
+  RouterLossMemory losses;
 };
 
 struct ExpertsMemory {
@@ -60,6 +68,7 @@ struct ExpertsMemory {
   at::Tensor up;
   at::Tensor gate;
   at::Tensor middle;
+  SharedExpertMemory shared;
 };
 
 // Both passes are made in steps that end where rows have begun to travel, so that whoever runs them computes
@@ -86,10 +95,12 @@ class ExpertsForward {
 
  private:
   const ExpertsPart& part_;
-  StageGroup& group_;
+  const TokenRows rows_;
   const TokenRows routed_;
   ExpertsMemory& memory_;
   TravellingRows travelling_;
+  // What the expert that all tokens share makes of them, [tokens, hidden].
+  at::Tensor shared_;
 };
 
 // The gradient of the input. `part` and `products` outlive it.
@@ -107,6 +118,7 @@ class ExpertsBackward {
 
  private:
   const ExpertsPart& part_;
+  const TokenRows rows_;
   const TokenRows routed_;
   const at::ScalarType type_;
   ExpertsMemory memory_;
@@ -117,6 +129,8 @@ class ExpertsBackward {
   // [tokens, per_token], in the type of sums.
   const at::Tensor weights_;
   TravellingNumberedRows travelling_;
+  // Of all that are routed; where an expert is shared.
+  at::Tensor outer_gradient_;
 };
 
 }  // namespace penstock::worker

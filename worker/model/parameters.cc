@@ -192,11 +192,14 @@ class SpecList {
   }
 
   void AddFeedForward(const std::string& prefix) {
-    const bool bias = architecture_.feed_forward_bias;
-    const RowStretch middle = {config_.ffn, config_.ffn};
+    AddDense(prefix, config_.ffn, architecture_.feed_forward_bias);
+  }
+
+  void AddDense(const std::string& prefix, int64_t ffn, bool bias) {
+    const RowStretch middle = {ffn, ffn};
     AddByRows(prefix + "up", {middle}, bias, deviations_.inwards);
     if (architecture_.gated) AddByRows(prefix + "gate", {middle}, bias, deviations_.inwards);
-    AddByColumns(prefix + "down", config_.ffn, bias, deviations_.down);
+    AddByColumns(prefix + "down", ffn, bias, deviations_.down);
   }
 
   // All layers of one kind follow each other, as the matrix of all of them.
@@ -215,6 +218,11 @@ class SpecList {
     AddOfExperts(prefix, [&](const std::string& expert) {
       AddByColumns(expert + "down", config_.ffn, /*bias=*/false, deviations_.down);
     });
+    if (config_.shared_expert_ffn == 0) return;
+    AddDense(prefix + "shared.", config_.shared_expert_ffn, /*bias=*/false);
+    if (!config_.gated_shared_expert) return;
+    AddMatrix(prefix + "shared_gate", 1, config_.hidden, deviations_.inwards);
+    specs_.back().part = WholePart(specs_.back().shape, place_);
   }
 
   // `add` adds a matrix of an expert, for each that this rank has.

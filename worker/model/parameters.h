@@ -76,8 +76,9 @@ struct ParameterSpec {
 //     stand behind; attention_norm and ffn_norm where they stand before), layers.N.ffn_norm.{weight,bias},
 //     layers.N.ffn.up.{weight,bias}, layers.N.ffn.gate.{weight,bias} (where it is gated),
 //     layers.N.ffn.down.{weight,bias}; with experts, in place of these three, layers.N.ffn.router.weight
-//     [experts, hidden], layers.N.ffn.experts.E.up.weight of all experts, then .gate, then .down;
-//     layers.N.ffn_output_norm.{weight,bias} (where norms stand behind)
+//     [experts, hidden], layers.N.ffn.experts.E.up.weight of all experts, then .gate, then .down, and of a
+//     shared expert layers.N.ffn.shared.{up,gate,down}.weight and layers.N.ffn.shared_gate.weight [1,
+//     hidden]; layers.N.ffn_output_norm.{weight,bias} (where norms stand behind)
 //   last stage: final_norm.{weight,bias}, head.weight [vocab, hidden]
 //   There is no position embedding where positions are not learned, no bias where the model has none, and in
 //   place of a head that is tied a copy of the token embedding, by the name of that.
@@ -100,8 +101,9 @@ struct ParameterSpec {
 //   attention.qkv by heads of keys and values, which neighbours share where there are fewer; ffn.up,
 //   ffn.gate; token tables and head; biases as the rows of their weights by columns: attention.output and
 //   cross.output by heads, ffn.down, relative biases by heads and have whole: norms, biases of what is
-//   divided by columns, learned positions, routers. Each expert is divided as a dense part is, unless ranks
-//   divide the experts (GroupPlace::experts): the specifications are then those of the rank's own ones.
+//   divided by columns, learned positions, routers, shared_gate. Each expert is divided as a dense part is,
+//   unless ranks divide the experts (GroupPlace::experts): the specifications are then those of the rank's
+//   own ones.
 std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range,
                                                const GroupPlace& place = {});
 

@@ -60,6 +60,12 @@ struct SplitBackward {
   PutAside put_aside;
 };
 
+// Of the layers and tokens of a rank; those of all ranks add up to the batch's (router_losses.h).
+struct RouterLosses {
+  double balance = 0;
+  double z = 0;
+};
+
 // Not thread-safe. Micro-batches may be between their passes in any number and order.
 class Stage {
  public:
@@ -95,6 +101,8 @@ class Stage {
   // Of its layers with experts, since the last call: the most rows that an expert of this rank had, over an
   // even share of them; 0: there was none.
   virtual double TakeExpertLoad() { return 0; }
+  // Weighted losses of its routers, of this rank's tokens, since the last call; the host waits.
+  virtual RouterLosses TakeRouterLosses() { return {}; }
 
   // The same buffers for the stage's whole life.
   virtual const FlatParameters& flat_parameters() const = 0;

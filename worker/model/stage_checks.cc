@@ -72,6 +72,8 @@ absl::Status CheckExperts(const ModelConfig& config) {
     return absl::InvalidArgumentError("model.experts: a T5 has none");
   if (ArchitectureOf(config).feed_forward_bias)
     return absl::InvalidArgumentError("model.feed_forward_biases: experts have none");
+  if (config.gated_shared_expert && config.shared_expert_ffn == 0)
+    return absl::InvalidArgumentError("model.gated_shared_expert: there is no shared expert");
   return absl::OkStatus();
 }
 
@@ -111,6 +113,8 @@ std::string TensorFault(const ModelConfig& config, int64_t tensors) {
   if (key_value_heads % tensors != 0 && tensors % key_value_heads != 0)
     return absl::StrCat("model.key_value_heads: ", key_value_heads);
   if (config.ffn % tensors != 0) return absl::StrCat("model.ffn: ", config.ffn);
+  if (config.shared_expert_ffn % tensors != 0)
+    return absl::StrCat("model.shared_expert_ffn: ", config.shared_expert_ffn);
   if (config.vocab < tensors) return absl::StrCat("model.vocab: ", config.vocab);
   return "";
 }

@@ -182,6 +182,7 @@ class PartMaker {
     part.attention.norms.after = NormAfter();
     part.attention.options = Attention(stack.causal, WindowOf(config_, number), tables.bias.get());
     part.attention.rotary = RotaryOf(number, tables);
+    part.attention.clip = config_.query_key_value_clip;
     if (stack.cross) {
       part.cross = CrossAttentionPart{Norm(), Inwards(), Inwards(), Outwards(),
                                       Attention(/*causal=*/false, /*window=*/0, nullptr)};
@@ -223,12 +224,21 @@ class PartMaker {
         .count = config_.experts,
         .per_token = config_.experts_per_token,
         .normalised = config_.normalised_experts,
-        .load = std::make_shared<ExpertLoad>()};
+        .losses = {.balance = config_.router_balance_loss, .z = config_.router_z_loss},
+        .load = std::make_shared<ExpertLoad>(),
+        .loss_sums = std::make_shared<RouterLossSums>()};
     for (FeedForwardPart& expert : part.experts) expert.up = Linear(/*bias=*/false);
     if (architecture_.gated) {
       for (FeedForwardPart& expert : part.experts) expert.gate = Linear(/*bias=*/false);
     }
     for (FeedForwardPart& expert : part.experts) expert.down = Linear(/*bias=*/false);
+    if (config_.shared_expert_ffn > 0) part.shared = SharedExpert();
+    return part;
+  }
+
+  SharedExpertPart SharedExpert() {
+    SharedExpertPart part = {.part = FeedForward(), .gate = {}};
+    if (config_.gated_shared_expert) part.gate = Linear(/*bias=*/false);
     return part;
   }
 

@@ -19,10 +19,14 @@
 
 namespace penstock::worker {
 
+struct RoutedSamples;
+
 struct TokenRows {
   StageGroup* group = &SoleRank();
   // Of the context rank.
   int64_t tokens = 0;
+  // Whose they are (router_losses.h); null where nobody asks.
+  const RoutedSamples* samples = nullptr;
 
   bool divided() const { return group->place().tensors > 1; }
   Shard own() const { return ShardOf(tokens, group->place().tensor, group->place().tensors); }

@@ -84,6 +84,7 @@ class TransformerStage : public Stage {
   absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) override;
   void ZeroGradients() override;
   double TakeExpertLoad() override;
+  RouterLosses TakeRouterLosses() override;
   const FlatParameters& flat_parameters() const override { return parameters_; }
 
  private:
@@ -358,6 +359,17 @@ double TransformerStage::TakeExpertLoad() {
       most = std::max(most, layer.feed_forward.experts->load->TakeRatio());
   }
   return most;
+}
+
+RouterLosses TransformerStage::TakeRouterLosses() {
+  RouterLosses sum;
+  for (const LayerPart& layer : parts_.target.layers) {
+    if (!layer.feed_forward.experts.has_value()) continue;
+    const RouterLossSums::Values values = layer.feed_forward.experts->loss_sums->Take();
+    sum.balance += values.balance;
+    sum.z += values.z;
+  }
+  return sum;
 }
 
 }  // namespace

@@ -100,8 +100,15 @@ double TurningBytes(const ModelConfig& config, const Widths& widths) {
   return widths.wide * (1.5 * (widths.inner + widths.key_value) + Width(HeadWidth(config)));
 }
 
-// For each token: its position, which is there once for all layers of a stage, but small.
-double PositionBytes(const ModelConfig& config) { return IsRotary(config) ? kPositionBytes : 0; }
+bool HasRouterLosses(const ModelConfig& config) {
+  return config.router_balance_loss > 0 || config.router_z_loss > 0;
+}
+
+// For each token: its position, and whose it is where routers have losses, which is there once for all layers
+// of a stage, but small.
+double PositionBytes(const ModelConfig& config) {
+  return (IsRotary(config) ? kPositionBytes : 0) + (HasRouterLosses(config) ? kIndexBytes : 0);
+}
 
 // Rows of the feed-forward part for each token.
 double RowsPerToken(const ModelConfig& config) {
@@ -120,6 +127,30 @@ double ExpertRowBytes(const ModelConfig& config, const Widths& widths) {
   return config.experts > 0 ? 2 * RowsPerToken(config) * widths.element * widths.hidden : 0;
 }
 
+// Of a shared expert, elements that are kept or put aside for each token in `parts` units of its width, and
+// what stands beside them: its sigmoid, and with it the input and the gradient of its row of parameters.
+double SharedExpertBytes(const ModelConfig& config, const Widths& widths, double parts) {
+  if (config.shared_expert_ffn == 0) return 0;
+  return widths.element * parts * Width(config.shared_expert_ffn) +
+         (config.gated_shared_expert ? widths.wide + widths.element : 0);
+}
+
+// For each token whose queries, keys and values are clipped: where they were not.
+double ClipBytes(const ModelConfig& config, const Widths& widths) {
+  return config.query_key_value_clip > 0 ? widths.inner + 2 * widths.key_value : 0;
+}
+
+// For each token of a router that has losses: the logarithm of a sum. What is kept of each sample is small.
+double RouterLossBytes(const ModelConfig& config, const Widths& widths) {
+  return config.router_z_loss > 0 ? widths.wide : 0;
+}
+
+// For each token, while gradients of these losses are made: each expert's, and its product with the
+// probability.
+double RouterLossGradientBytes(const ModelConfig& config, const Widths& widths) {
+  return HasRouterLosses(config) ? 2 * widths.wide * Width(config.experts) : 0;
+}
+
 // For each token whose queries and keys are normalised: what they were before, and a number for each head, or
 // for each norm over all heads.
 double HeadNormBytes(const ModelConfig& config, const Widths& widths) {
@@ -136,6 +167,13 @@ double NormBytes(const ModelConfig& config, const Widths& widths) {
   return norms * (widths.element * widths.hidden + StatisticsBytes(config, widths));
 }
 
+// Gradients of a shared expert's parts, and of its result and its input, beside those of the experts.
+double SharedGradientBytes(const ModelConfig& config, const Widths& widths) {
+  if (config.shared_expert_ffn == 0) return 0;
+  const double parts = FeedForwardParts(config.feed_forward) > 2 ? 3 : 2;
+  return SharedExpertBytes(config, widths, parts) + 2 * widths.element * widths.hidden;
+}
+
 // Gradients of a part that runs backward: that of the residual stream before, after and around it, and those
 // of the operands of attention (once more as the kernel gives them) or of the feed-forward part.
 double GradientBytes(const ModelConfig& config, const Widths& widths) {
@@ -145,7 +183,15 @@ double GradientBytes(const ModelConfig& config, const Widths& widths) {
   const double attention = 3 * widths.inner + 4 * widths.key_value;
   return widths.element * (3 * widths.hidden + std::max(feed_forward, attention)) +
          ScoreBytes(config, widths) + ProductBytes(config, widths) + GroupBytes(config, widths) +
-         TurningBytes(config, widths) + RoutingBytes(config, widths) + ExpertRowBytes(config, widths);
+         TurningBytes(config, widths) + RoutingBytes(config, widths) + ExpertRowBytes(config, widths) +
+         SharedGradientBytes(config, widths) + RouterLossGradientBytes(config, widths);
+}
+
+// What a split backward pass puts aside of a shared expert in place of what its forward pass kept, and the
+// gradient of its result.
+double SharedPutAsideBytes(const ModelConfig& config, const Widths& widths, double more_parts) {
+  if (config.shared_expert_ffn == 0) return 0;
+  return widths.element * (more_parts * Width(config.shared_expert_ffn) + widths.hidden);
 }
 
 // Of self-attention and the feed-forward part, on the side that they run on.
@@ -163,11 +209,12 @@ SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
       widths.element * (2 * widths.hidden + 2 * widths.inner + 2 * widths.key_value +
                         RowsPerToken(config) * FeedForwardParts(config.feed_forward) * widths.ffn) +
       NormBytes(config, widths) + PositionBytes(config) + RoutingBytes(config, widths) +
-      HeadNormBytes(config, widths);
+      HeadNormBytes(config, widths) + ClipBytes(config, widths) + RouterLossBytes(config, widths) +
+      SharedExpertBytes(config, widths, FeedForwardParts(config.feed_forward));
   const double put_aside = PutAsideParts(config.feed_forward) - FeedForwardParts(config.feed_forward);
   bytes.none = bytes.selective + widths.wide * widths.heads +
                RowsPerToken(config) * put_aside * widths.element * widths.ffn +
-               ExpertRowBytes(config, widths);
+               ExpertRowBytes(config, widths) + SharedPutAsideBytes(config, widths, put_aside);
   bytes.full = widths.element * widths.hidden + PositionBytes(config);
   bytes.peak = bytes.none - bytes.full + GradientBytes(config, widths);
   return bytes;
@@ -189,7 +236,10 @@ double LayerParameters(const ModelConfig& config, bool cross) {
   const double ups = architecture.gated ? 2 : 1;
   const double dense = (ups + 1) * widths.hidden * widths.ffn +
                        (architecture.feed_forward_bias ? ups * widths.ffn + widths.hidden : 0);
-  const double feed_forward = config.experts > 0 ? Width(config.experts) * (dense + widths.hidden) : dense;
+  const double shared = (ups + 1) * widths.hidden * Width(config.shared_expert_ffn) +
+                        (config.gated_shared_expert ? widths.hidden : 0);
+  const double feed_forward =
+      config.experts > 0 ? Width(config.experts) * (dense + widths.hidden) + shared : dense;
   const double of_parts = (architecture.norm_before ? 2 : 0) + (architecture.norm_after ? 2 : 0);
   const double of_heads = (config.head_norms ? 2 * Width(HeadWidth(config)) : 0) +
                           (config.joint_head_norms ? widths.inner + widths.key_value : 0);

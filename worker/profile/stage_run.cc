@@ -87,6 +87,9 @@ MicroBatch StageRun::OnFirstContext(MicroBatch shape) const {
 
 absl::Status StageRun::Prepare(const MicroBatch& given) {
   shape_ = OnFirstContext(given);
+  // A batch of its own, so that losses of routers, where there are some, are measured too.
+  for (size_t i = 0; i < shape_.sample_ids.size(); ++i)
+    shape_.batch_tokens += uint64_t{shape_.input_tokens[i]} + shape_.target_tokens[i];
   const MicroBatch& shape = shape_;
   std::vector<std::vector<int32_t>> tokens;
   for (size_t i = 0; i < shape.sample_ids.size(); ++i) {

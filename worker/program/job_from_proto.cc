@@ -52,6 +52,7 @@ absl::Status CheckTensor(const ModelConfig& model, int64_t tensor) {
   };
   if (model.heads % tensor != 0) return undivided("heads", model.heads);
   if (model.ffn % tensor != 0) return undivided("ffn", model.ffn);
+  if (model.shared_expert_ffn % tensor != 0) return undivided("shared_expert_ffn", model.shared_expert_ffn);
   const int64_t pairs = model.key_value_heads != 0 ? model.key_value_heads : model.heads;
   // Fewer of them than tensor ranks are repeated.
   if (pairs % tensor != 0 && tensor % pairs != 0) return undivided("key_value_heads", pairs);

@@ -112,6 +112,10 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .experts = model.experts(),
       .experts_per_token = model.experts_per_token(),
       .normalised_experts = model.normalised_experts(),
+      .shared_expert_ffn = model.shared_expert_ffn(),
+      .gated_shared_expert = model.gated_shared_expert(),
+      .router_balance_loss = model.router_balance_loss(),
+      .router_z_loss = model.router_z_loss(),
       .tied_head = model.tied_head(),
       .multipliers = MultipliersFromProto(model.multipliers()),
       .positionless_interval = model.positionless_interval(),
@@ -122,6 +126,7 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .logit_cap = model.logit_cap(),
       .offset_norms = model.offset_norms(),
       .joint_head_norms = model.joint_head_norms(),
+      .query_key_value_clip = model.query_key_value_clip(),
       .unscaled_head = model.unscaled_head()};
   PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
                             ArchitectureFromProto(model.architecture(), "model.architecture"));

@@ -72,6 +72,7 @@ MicroBatch PartOf(const MicroBatch& shape, size_t part) {
                        .target_cu_seqlens = CumulativeSlice(shape.target_cu_seqlens, begin, end),
                        .row_samples = CumulativeSlice(shape.row_samples, first_row, end_row),
                        .spans = Slice(shape.spans, first_row, end_row),
+                       .batch_tokens = shape.batch_tokens,
                        .recompute = {}};
   if (shape.layout != Layout::kPacked) result.rows = static_cast<int64_t>(end_row - first_row);
   for (const int64_t length : RowLengths(result, Side::kTarget)) result.computed_tokens += length;

@@ -85,6 +85,12 @@ struct ModelConfig {
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   bool normalised_experts = false;
+  // 0: there is none. Inner width of an expert that every token goes through; `gated`: times a sigmoid.
+  int64_t shared_expert_ffn = 0;
+  bool gated_shared_expert = false;
+  // Weights of losses that are added; 0: there is none.
+  double router_balance_loss = 0;
+  double router_z_loss = 0;
   // The head's matrix is the token embedding (of a T5, the decoder's).
   bool tied_head = false;
   Multipliers multipliers = {};
@@ -103,6 +109,8 @@ struct ModelConfig {
   bool offset_norms = false;
   // Queries and keys are normalised over all heads together.
   bool joint_head_norms = false;
+  // Queries, keys and values are clipped to this magnitude before they are turned; 0: they stay.
+  double query_key_value_clip = 0;
   // T5 with a tied head: what the head reads is not divided by the root of `hidden`.
   bool unscaled_head = false;
   // T5: encoder and decoder have one token embedding.
@@ -158,6 +166,8 @@ struct MicroBatch {
   // The parts in which passes go through it (parts.h): cumulative numbers of rows (packed: of samples), one
   // more than there are parts; empty: one part.
   std::vector<uint32_t> part_rows = {};
+  // Of the whole global batch, by which losses of routers are divided; 0: no loss of a router is asked for.
+  uint64_t batch_tokens = 0;
   int64_t computed_tokens = 0;
   // For each stage of the pipeline.
   std::vector<LayerRecompute> recompute;

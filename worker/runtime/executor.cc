@@ -84,8 +84,12 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   PENSTOCK_ASSIGN_OR_RETURN(IterationTimes times, parts_.timer->Finish());
   result.peak_memory_bytes =
       times.peak_memory_bytes > 0 ? times.peak_memory_bytes : PeakTensorBytes(parts_.device->place());
-  for (const auto& [_, stage] : parts_.stages)
+  for (const auto& [_, stage] : parts_.stages) {
     result.expert_load = std::max(result.expert_load, stage->TakeExpertLoad());
+    const RouterLosses losses = stage->TakeRouterLosses();
+    result.router_balance_loss += losses.balance;
+    result.router_z_loss += losses.z;
+  }
   result.started_unix_ns = times.started_unix_ns;
   result.duration_ns = times.duration_ns;
   result.instructions = std::move(times.instructions);

@@ -24,6 +24,9 @@ struct IterationResult {
   int64_t peak_memory_bytes = 0;
   // Of all layers with experts: the most rows that an expert of this rank had, over an even share; 0: none.
   double expert_load = 0;
+  // Weighted losses of routers, of this rank's layers and tokens.
+  double router_balance_loss = 0;
+  double router_z_loss = 0;
   // Wall clock when the first instruction began; instruction times count from here.
   int64_t started_unix_ns = 0;
   int64_t duration_ns = 0;

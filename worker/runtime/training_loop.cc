@@ -16,6 +16,8 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .waited_for_program_ns = absl::ToInt64Nanoseconds(waited),
           .started_unix_ns = result.started_unix_ns,
           .loss = result.loss,
+          .router_balance_loss = result.router_balance_loss,
+          .router_z_loss = result.router_z_loss,
           .gradient_norm = result.gradient_norm,
           .learning_rate = result.learning_rate,
           .peak_memory_bytes = result.peak_memory_bytes,

@@ -42,8 +42,8 @@ class NameList {
                    (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
 
   void AddGpt2();
-  // And those like it: Gemma, Granite, Mistral, Mixtral, OLMo 2, Phi-3, Qwen2, Qwen3, with experts or
-  // without, and SmolLM3.
+  // And those like it: Gemma, Granite, Mistral, Mixtral, OLMo 2, OLMoE, Phi-3, Qwen2, Qwen3, with
+  // experts or without, and SmolLM3.
   void AddLlama(const std::string& family);
   void AddT5();
   std::vector<TensorNames> Take() { return std::move(names_); }
@@ -139,6 +139,13 @@ void NameList::AddExperts(const std::string& family, const std::string& layer, c
     AddMatrix(ours + "gate.weight", expert + (mixtral ? "w1.weight" : "gate_proj.weight"), ffn_, hidden_);
     AddMatrix(ours + "down.weight", expert + (mixtral ? "w2.weight" : "down_proj.weight"), hidden_, ffn_);
   }
+  if (model_.shared_expert_ffn() == 0) return;
+  const int64_t shared = model_.shared_expert_ffn();
+  AddMatrix(layer + "ffn.shared.up.weight", theirs + "shared_expert.up_proj.weight", shared, hidden_);
+  AddMatrix(layer + "ffn.shared.gate.weight", theirs + "shared_expert.gate_proj.weight", shared, hidden_);
+  AddMatrix(layer + "ffn.shared.down.weight", theirs + "shared_expert.down_proj.weight", hidden_, shared);
+  if (!model_.gated_shared_expert()) return;
+  AddMatrix(layer + "ffn.shared_gate.weight", theirs + "shared_expert_gate.weight", 1, hidden_);
 }
 
 void NameList::AddLlama(const std::string& family) {

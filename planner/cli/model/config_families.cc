@@ -1,5 +1,6 @@
 #include "planner/cli/model/config_families.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -57,15 +58,33 @@ void ReadLikeALlama(ConfigFields& fields, v1::ModelSpec& model, const Difference
   fields.Require(differences.activation_field, differences.activation);
 }
 
-// What all models with experts have. That transformers adds the load-balancing loss is an option of its own
-// (output_router_logits), which mixes all layers.
+// transformers adds a load-balancing loss where `output_router_logits` is set: the coefficient times experts
+// times the sum over experts of f * P, with f (which sums to the experts of a token) and P as means over all
+// layers and the whole batch. Penstock's are sums over layers of each sample's, with f that sums to 1: of a
+// router whose layers and samples are alike both are the same with this weight (docs/experts.md).
+void ReadBalanceLoss(ConfigFields& fields, v1::ModelSpec& model) {
+  if (!fields.Flag("output_router_logits", false)) return fields.MeansNothing({"router_aux_loss_coef"});
+  const double coefficient = fields.Number("router_aux_loss_coef");
+  model.set_router_balance_loss(coefficient * model.experts_per_token() / std::max(1U, model.layers()));
+}
+
+// What all models with experts have.
 void ReadExperts(ConfigFields& fields, v1::ModelSpec& model) {
   // transformers 5.23 writes one name for all families; those before it a Qwen's as the other.
   const uint32_t qwen = fields.Has("num_experts") ? fields.Count("num_experts") : 0;
   model.set_experts(qwen > 0 ? qwen : fields.Count("num_local_experts"));
   model.set_experts_per_token(fields.Count("num_experts_per_tok"));
-  fields.Require("output_router_logits", false);
-  fields.MeansNothing({"router_aux_loss_coef"});
+  ReadBalanceLoss(fields, model);
+}
+
+// Of Qwens with experts: those of every layer, whose width has a field of its own. That of a dense layer,
+// which there is none of, means nothing.
+void ReadQwenExperts(ConfigFields& fields, v1::ModelSpec& model) {
+  model.set_ffn(fields.Count("moe_intermediate_size"));
+  ReadExperts(fields, model);
+  model.set_normalised_experts(fields.Flag("norm_topk_prob", false));
+  fields.Require("decoder_sparse_step", 1);
+  fields.Require("mlp_only_layers", nlohmann::json::array());
 }
 
 // A cap that is null is none, and a missing one the class's.
@@ -182,12 +201,39 @@ void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model) {
   const uint32_t window = ReadWindow(fields, kUsualWindow);
   if (fields.Flag("use_sliding_window", false)) model.set_attention_window(window);
   fields.MeansNothing({"max_window_layers"});
-  // In place of that of a dense layer, which there is none of.
-  model.set_ffn(fields.Count("moe_intermediate_size"));
+  ReadQwenExperts(fields, model);
+}
+
+void ReadQwen2Moe(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(fields.Flag("qkv_bias", true) ? v1::BIASES_QUERY_KEY_VALUE : v1::BIASES_NONE);
+  ReadQwenExperts(fields, model);
+  model.set_shared_expert_ffn(fields.Count("shared_expert_intermediate_size"));
+  model.set_gated_shared_expert(true);
+  fields.MeansNothing({"max_window_layers"});
+  if (!fields.Flag("use_sliding_window", false)) {
+    // 0 where it is not used.
+    fields.MeansNothing({"sliding_window"});
+    return fields.RequireAll("layer_types", "full_attention");
+  }
+  if (!fields.Has("layer_types"))
+    fields.Refuse("layer_types",
+                  "is missing, and versions of transformers differ in which layers then have the window; "
+                  "name them");
+  SetWindows(fields, ReadWindow(fields, kUsualWindow), 0, model);
+}
+
+void ReadOlmoe(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_norm_epsilon(fields.Number("rms_norm_eps", 1e-5));
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_joint_head_norms(true);
+  // 0 would leave nothing of them.
+  if (fields.Has("clip_qkv") && fields.Number("clip_qkv") == 0)
+    fields.Refuse("clip_qkv", "0; must be above 0, or null for none");
+  model.set_query_key_value_clip(fields.Number("clip_qkv", 0));
   ReadExperts(fields, model);
   model.set_normalised_experts(fields.Flag("norm_topk_prob", false));
-  fields.Require("decoder_sparse_step", 1);
-  fields.Require("mlp_only_layers", nlohmann::json::array());
 }
 
 void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model) {

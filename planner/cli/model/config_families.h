@@ -20,6 +20,11 @@ void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model);
 void ReadQwen3(ConfigFields& fields, v1::ModelSpec& model);
 // The same with experts in every layer.
 void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model);
+// As a Qwen2 with experts in every layer, and one that all tokens share.
+void ReadQwen2Moe(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama with experts in every layer, norms over all queries and over all keys, and clipped queries, keys
+// and values.
+void ReadOlmoe(ConfigFields& fields, v1::ModelSpec& model);
 // As a Llama with multipliers.
 void ReadGranite(ConfigFields& fields, v1::ModelSpec& model);
 // As a Llama of whose layers every fourth has no positions.

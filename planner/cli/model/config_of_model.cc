@@ -40,6 +40,8 @@ struct FamilyParts {
   bool logit_cap = false;
   bool part_of_heads_turns = false;
   bool experts = false;
+  bool shared_expert = false;
+  bool clip = false;
   bool head_norms = false;
   // And nothing but these.
   bool norms_behind = false;
@@ -62,6 +64,10 @@ absl::Status CheckParts(const v1::ModelSpec& model, const std::string& family, c
     return NotInFamily(family, "rotary.width", "a part of a head turns alone");
   if (!has.experts && model.experts() > 0)
     return NotInFamily(family, "experts", "its feed-forward parts are not dense");
+  if (!has.shared_expert && model.shared_expert_ffn() > 0)
+    return NotInFamily(family, "shared_expert_ffn", "all tokens share an expert");
+  if (!has.clip && model.query_key_value_clip() > 0)
+    return NotInFamily(family, "query_key_value_clip", "queries, keys and values are clipped");
   if (!has.head_norms && model.head_norms())
     return NotInFamily(family, "head_norms", "queries and keys are normalised");
   const bool behind = model.norm_placement() > v1::NORM_PLACEMENT_BEFORE;
@@ -342,18 +348,58 @@ absl::StatusOr<Json> Qwen3Config(const v1::ModelSpec& model) {
   return LikeAQwen3(model, kQwen3, "Qwen3ForCausalLM", {.windowless_layers = true});
 }
 
+// In every layer.
+void AddExperts(const v1::ModelSpec& model, Json& config) {
+  config["num_experts"] = model.experts();
+  config["num_experts_per_tok"] = model.experts_per_token();
+  config["norm_topk_prob"] = model.normalised_experts();
+}
+
+void AddQwenExperts(const v1::ModelSpec& model, Json& config) {
+  config["moe_intermediate_size"] = model.ffn();
+  AddExperts(model, config);
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = Json::array();
+}
+
+absl::StatusOr<Json> Qwen2MoeConfig(const v1::ModelSpec& model) {
+  if (model.shared_expert_ffn() == 0 || !model.gated_shared_expert())
+    return NotInFamily(kQwen2Moe, "gated_shared_expert", "no expert is shared and gated");
+  if (HasAllBiases(model.attention_biases()))
+    return NotInFamily(kQwen2Moe, "attention_biases", "other layers than queries, keys and values have one");
+  PENSTOCK_ASSIGN_OR_RETURN(
+      Json config,
+      LikeALlama(model, kQwen2Moe, "Qwen2MoeForCausalLM",
+                 {.window = true, .windowless_layers = true, .experts = true, .shared_expert = true}));
+  config["qkv_bias"] = model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE;
+  config["shared_expert_intermediate_size"] = model.shared_expert_ffn();
+  config["use_sliding_window"] = model.attention_window() > 0;
+  if (model.attention_window() > 0) config["sliding_window"] = model.attention_window();
+  config["layer_types"] = LayerTypes(model);
+  AddQwenExperts(model, config);
+  return config;
+}
+
+absl::StatusOr<Json> OlmoeConfig(const v1::ModelSpec& model) {
+  if (AttentionInner(model) != model.hidden())
+    return NotInFamily(kOlmoe, "attention_inner", "differs from hidden");
+  if (model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE)
+    return NotInFamily(kOlmoe, "attention_biases", "queries, keys and values alone have one");
+  PENSTOCK_ASSIGN_OR_RETURN(Json config,
+                            LikeALlama(model, kOlmoe, "OlmoeForCausalLM", {.experts = true, .clip = true}));
+  config["attention_bias"] = HasAllBiases(model.attention_biases());
+  config["clip_qkv"] = model.query_key_value_clip() > 0 ? Json(model.query_key_value_clip()) : Json();
+  AddExperts(model, config);
+  return config;
+}
+
 absl::StatusOr<Json> Qwen3MoeConfig(const v1::ModelSpec& model) {
   if (!model.head_norms()) return NotInFamily(kQwen3Moe, "head_norms", "queries and keys are not normalised");
   PENSTOCK_ASSIGN_OR_RETURN(Json config,
                             LikeAQwen3(model, kQwen3Moe, "Qwen3MoeForCausalLM", {.experts = true}));
   // Its class has no list of layers: all have the window.
   config.erase("layer_types");
-  config["moe_intermediate_size"] = model.ffn();
-  config["num_experts"] = model.experts();
-  config["num_experts_per_tok"] = model.experts_per_token();
-  config["norm_topk_prob"] = model.normalised_experts();
-  config["decoder_sparse_step"] = 1;
-  config["mlp_only_layers"] = Json::array();
+  AddQwenExperts(model, config);
   return config;
 }
 
@@ -420,8 +466,10 @@ absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
   if (family == kGemma3) return Gemma3Config(model);
   if (family == kMistral) return MistralConfig(model);
   if (family == kOlmo2) return Olmo2Config(model);
+  if (family == kOlmoe) return OlmoeConfig(model);
   if (family == kPhi3) return Phi3Config(model);
   if (family == kQwen2) return Qwen2Config(model);
+  if (family == kQwen2Moe) return Qwen2MoeConfig(model);
   if (family == kQwen3) return Qwen3Config(model);
   if (family == kQwen3Moe) return Qwen3MoeConfig(model);
   if (family == kMixtral) return MixtralConfig(model);
@@ -438,10 +486,12 @@ const char* DataTypeName(v1::DataType type) {
 std::string FamilyOf(const v1::ModelSpec& model) {
   if (IsT5(model)) return kT5;
   if (model.position() != v1::POSITION_ROTARY) return kGpt2;
-  if (model.norm_placement() == v1::NORM_PLACEMENT_AFTER || model.joint_head_norms()) return kOlmo2;
+  if (model.norm_placement() == v1::NORM_PLACEMENT_AFTER) return kOlmo2;
+  if (model.joint_head_norms()) return model.experts() > 0 ? kOlmoe : kOlmo2;
   if (model.norm_placement() == v1::NORM_PLACEMENT_BOTH) return model.head_norms() ? kGemma3 : kGemma2;
   if (model.has_multipliers()) return kGranite;
   if (model.positionless_interval() > 0) return kSmolLm3;
+  if (model.shared_expert_ffn() > 0) return kQwen2Moe;
   if (model.experts() > 0) return model.head_norms() || !model.normalised_experts() ? kQwen3Moe : kMixtral;
   if (model.head_norms()) return kQwen3;
   if (model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE) return kQwen2;

@@ -107,11 +107,10 @@ using FamilyReader = void (*)(ConfigFields& fields, v1::ModelSpec& model);
 // By model_type.
 const std::map<std::string, FamilyReader>& Families() {
   static const auto* const kFamilies = new std::map<std::string, FamilyReader>{
-      {kGemma2, ReadGemma2},   {kGemma3, ReadGemma3}, {kGpt2, ReadGpt2},
-      {kGranite, ReadGranite}, {kLlama, ReadLlama},   {kMistral, ReadMistral},
-      {kMixtral, ReadMixtral}, {kOlmo2, ReadOlmo2},   {kPhi3, ReadPhi3},
-      {kQwen2, ReadQwen2},     {kQwen3, ReadQwen3},   {kQwen3Moe, ReadQwen3Moe},
-      {kSmolLm3, ReadSmolLm3}, {kT5, ReadT5}};
+      {kGemma2, ReadGemma2}, {kGemma3, ReadGemma3},     {kGpt2, ReadGpt2},       {kGranite, ReadGranite},
+      {kLlama, ReadLlama},   {kMistral, ReadMistral},   {kMixtral, ReadMixtral}, {kOlmo2, ReadOlmo2},
+      {kOlmoe, ReadOlmoe},   {kPhi3, ReadPhi3},         {kQwen2, ReadQwen2},     {kQwen2Moe, ReadQwen2Moe},
+      {kQwen3, ReadQwen3},   {kQwen3Moe, ReadQwen3Moe}, {kSmolLm3, ReadSmolLm3}, {kT5, ReadT5}};
   return *kFamilies;
 }
 
@@ -120,9 +119,7 @@ std::string WhatIsMissing(const std::string& family) {
   static const auto* const kMissing = new std::map<std::string, std::string>{
       {"gemma", "a GELU that versions of transformers compute differently"},
       {"gemma3", "images (its text part, saved as gemma3_text, is read)"},
-      {"olmo3", "a scaling of positions in some layers alone"},
-      {"qwen2_moe", "experts that all tokens share"},
-      {"olmoe", "clipped queries, keys and values"}};
+      {"olmo3", "a scaling of positions in some layers alone"}};
   const auto found = kMissing->find(family);
   return found == kMissing->end() ? "" : absl::StrCat(" has ", found->second, ", which Penstock has not");
 }

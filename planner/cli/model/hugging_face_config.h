@@ -1,5 +1,6 @@
 // Hugging Face's config.json as Penstock's description of a model: Gemma 2 and 3 (text), GPT-2, Granite,
-// Llama, Mistral, Mixtral, OLMo 2, Phi-3, Qwen2, Qwen3, Qwen3 with experts, SmolLM3, and T5 (1.0 and 1.1).
+// Llama, Mistral, Mixtral, OLMo 2, OLMoE, Phi-3, Qwen2 and Qwen3 (with experts too), SmolLM3, and T5 (1.0 and
+// 1.1).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,8 +20,10 @@ inline constexpr const char* kLlama = "llama";
 inline constexpr const char* kMistral = "mistral";
 inline constexpr const char* kMixtral = "mixtral";
 inline constexpr const char* kOlmo2 = "olmo2";
+inline constexpr const char* kOlmoe = "olmoe";
 inline constexpr const char* kPhi3 = "phi3";
 inline constexpr const char* kQwen2 = "qwen2";
+inline constexpr const char* kQwen2Moe = "qwen2_moe";
 inline constexpr const char* kQwen3 = "qwen3";
 inline constexpr const char* kQwen3Moe = "qwen3_moe";
 inline constexpr const char* kSmolLm3 = "smollm3";

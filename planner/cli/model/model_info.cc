@@ -43,8 +43,11 @@ std::string Heads(const v1::ModelSpec& model) {
 
 std::string FeedForwardText(const v1::ModelSpec& model) {
   if (model.experts() == 0) return absl::StrCat(model.ffn());
-  return absl::StrCat(model.experts(), " experts of ", model.ffn(), ", ", model.experts_per_token(),
-                      " a token");
+  std::string text =
+      absl::StrCat(model.experts(), " experts of ", model.ffn(), ", ", model.experts_per_token(), " a token");
+  if (model.shared_expert_ffn() > 0)
+    absl::StrAppend(&text, ", and one of ", model.shared_expert_ffn(), " that all share");
+  return text;
 }
 
 std::string PositionText(const v1::ModelSpec& model) {
@@ -85,6 +88,17 @@ std::string CapText(const v1::ModelSpec& model) {
   std::vector<std::string> parts;
   if (model.score_cap() > 0) parts.push_back(absl::StrCat("scores at ", model.score_cap()));
   if (model.logit_cap() > 0) parts.push_back(absl::StrCat("logits at ", model.logit_cap()));
+  if (model.query_key_value_clip() > 0)
+    parts.push_back(absl::StrCat("queries, keys and values at ", model.query_key_value_clip()));
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string RouterLossText(const v1::ModelSpec& model) {
+  std::vector<std::string> parts;
+  if (model.router_balance_loss() > 0)
+    parts.push_back(absl::StrCat("balance loss times ", model.router_balance_loss(),
+                                 " (each layer's and sample's; --router-balance-loss changes it)"));
+  if (model.router_z_loss() > 0) parts.push_back(absl::StrCat("z loss times ", model.router_z_loss()));
   return absl::StrJoin(parts, ", ");
 }
 
@@ -119,8 +133,10 @@ std::vector<std::pair<std::string, std::string>> Describe(const ModelInfo& info)
       {"vocabulary", absl::StrCat(model.vocab())},
       {"positions", PositionText(model)},
       {"head", model.tied_head() ? "the token embedding" : "its own"}};
-  const std::pair<const char*, std::string> present[] = {
-      {"windows", WindowText(model)}, {"norms", NormText(model)}, {"caps", CapText(model)}};
+  const std::pair<const char*, std::string> present[] = {{"windows", WindowText(model)},
+                                                         {"norms", NormText(model)},
+                                                         {"caps", CapText(model)},
+                                                         {"routers", RouterLossText(model)}};
   for (const auto& [name, text] : present) {
     if (!text.empty()) lines.emplace_back(name, text);
   }

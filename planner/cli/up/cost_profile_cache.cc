@@ -99,7 +99,8 @@ std::string FamilyPartNames(const v1::ModelSpec& model) {
       model.joint_head_norms() ? "-joint-head-norms" : "",
       PartName(model.norm_placement(), v1::NormPlacement_Name(model.norm_placement()), "NORM_PLACEMENT_"),
       Optional("window", model.attention_window()), Optional("windowless", model.windowless_interval()),
-      model.score_cap() > 0 ? "-score-cap" : "", model.logit_cap() > 0 ? "-logit-cap" : "");
+      model.score_cap() > 0 ? "-score-cap" : "", model.logit_cap() > 0 ? "-logit-cap" : "",
+      model.query_key_value_clip() > 0 ? "-clip" : "");
 }
 
 // Measures to a file beside the cached one, which it becomes unless something disturbed it.
@@ -146,6 +147,8 @@ std::string CostProfileName(const MeasureOptions& options) {
       model.heads(), Optional("inner", model.attention_inner()), Optional("shared", model.key_value_heads()),
       PartNames(model), "-ffn", model.ffn(), FeedForwardName(model.feed_forward()),
       Optional("experts", model.experts()), Optional("of", model.experts_per_token()),
+      Optional("shared-expert", model.shared_expert_ffn()), model.gated_shared_expert() ? "-gated" : "",
+      model.router_balance_loss() > 0 ? "-balance-loss" : "", model.router_z_loss() > 0 ? "-z-loss" : "",
       model.head_norms() ? "-head-norms" : "", FamilyPartNames(model), AdapterNames(model),
       Optional("buckets", model.relative_position_buckets()),
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",

@@ -48,6 +48,8 @@ std::string LineOf(const v1::IterationSummary& iteration, const std::vector<Task
                {"planned_ms", Milliseconds(iteration.predicted_ns())},
                {"bubble", iteration.bubble()},
                {"planned_bubble", iteration.predicted_bubble()}};
+  if (iteration.router_balance_loss() > 0) line["router_balance_loss"] = iteration.router_balance_loss();
+  if (iteration.router_z_loss() > 0) line["router_z_loss"] = iteration.router_z_loss();
   if (!tasks.empty()) line["tasks"] = ToJson(tasks);
   return line.dump();
 }

@@ -13,6 +13,9 @@ std::vector<Scalar> ScalarsOf(const v1::IterationSummary& iteration, const std::
   if (!LearntNothing(iteration)) {
     scalars = {{"train/loss", iteration.loss()}, {"train/gradient_norm", iteration.gradient_norm()}};
   }
+  if (iteration.router_balance_loss() > 0)
+    scalars.push_back({"train/router_balance_loss", iteration.router_balance_loss()});
+  if (iteration.router_z_loss() > 0) scalars.push_back({"train/router_z_loss", iteration.router_z_loss()});
   scalars.push_back({"train/learning_rate", iteration.learning_rate()});
   scalars.push_back({"speed/tokens_per_second", TokensPerSecond(iteration)});
   scalars.push_back({"speed/iteration_ms", Milliseconds(iteration.measured_ns())});

@@ -117,8 +117,8 @@ void AddDeviceFlag(CLI::App& command, UpOptions& up) {
 void AddModelFlags(CLI::App& command, UpOptions& up) {
   command.add_option(
       "--model", up.model,
-      "Hugging Face's config.json, or a folder with one: GPT-2, Granite, Llama, Mistral, Mixtral, Phi-3, "
-      "Qwen2, Qwen3 (with experts too), SmolLM3 or T5; "
+      "Hugging Face's config.json, or a folder with one: GPT-2, Granite, Llama, Mistral, Mixtral, OLMoE, "
+      "Phi-3, Qwen2 and Qwen3 (with experts too), SmolLM3 or T5; "
       "in place of the flags below");
   command.add_option("--init-from", up.init_from,
                      "Folder of penstock model import, or of a run: the model, and the parameters to begin "
@@ -140,6 +140,17 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
   command.add_option("--experts-per-token", up.experts_per_token, "Experts that a token goes to")
       ->capture_default_str();
+  command
+      .add_option("--shared-expert-ffn", up.shared_expert_ffn,
+                  "Inner width of one expert more, which every token goes through; 0: none")
+      ->capture_default_str();
+  command.add_flag("--gated-shared-expert", up.gated_shared_expert,
+                   "A sigmoid for each token multiplies what it gives");
+  command.add_option("--router-balance-loss", up.router_balance_loss,
+                     "Weight of the loss that is added to use experts evenly, of each layer; also with "
+                     "--init-from and --model (that of the model, 0)");
+  command.add_option("--router-z-loss", up.router_z_loss,
+                     "The same of the loss that keeps scores of routers small (that of the model, 0)");
   command.add_option("--attention-inner", up.attention_inner,
                      "Inner width of attention: heads x width of a head (that of the model)");
   AddChoice(command, "--feed-forward", up.feed_forward, FeedForwards(),
@@ -190,6 +201,8 @@ absl::Status RefuseModelFlags(const CLI::App& command, std::vector<const char*> 
                                     "--ffn",
                                     "--experts",
                                     "--experts-per-token",
+                                    "--shared-expert-ffn",
+                                    "--gated-shared-expert",
                                     "--feed-forward",
                                     "--decoder-start-token",
                                     "--vocab"};
@@ -204,7 +217,8 @@ absl::Status RefuseModelFlags(const CLI::App& command, std::vector<const char*> 
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckModelFitsDevice(const CLI::App& command, const UpOptions& up) {
   if (!IsSimulated(up)) return absl::OkStatus();
-  return RefuseModelFlags(command, {"--model", "--init-from", "--dtype"},
+  return RefuseModelFlags(command,
+                          {"--model", "--init-from", "--dtype", "--router-balance-loss", "--router-z-loss"},
                           "with --device simulated the model is that of --profile");
 }
 

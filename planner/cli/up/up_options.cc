@@ -1,7 +1,9 @@
 #include "planner/cli/up/up_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -162,6 +164,22 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
   training.set_iterations(options.iterations);
 }
 
+// Those of the flags, where there are some.
+absl::StatusOr<v1::ModelSpec> WithRouterLosses(const UpOptions& options, v1::ModelSpec model) {
+  const std::pair<const char*, std::optional<double>> losses[] = {
+      {"--router-balance-loss", options.router_balance_loss}, {"--router-z-loss", options.router_z_loss}};
+  for (const auto& [flag, weight] : losses) {
+    if (!weight.has_value()) continue;
+    if (!std::isfinite(*weight) || *weight < 0)
+      return absl::InvalidArgumentError(absl::StrCat(flag, " ", *weight, ": must be a number of at least 0"));
+    if (model.experts() == 0)
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": the model has no experts, and so no router"));
+  }
+  if (options.router_balance_loss.has_value()) model.set_router_balance_loss(*options.router_balance_loss);
+  if (options.router_z_loss.has_value()) model.set_router_z_loss(*options.router_z_loss);
+  return model;
+}
+
 }  // namespace
 
 v1::Mesh MeshOf(const UpOptions& options) {
@@ -305,6 +323,14 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
     PENSTOCK_RETURN_IF_ERROR(CheckRange("--experts", options.experts, 1, core::kMostExperts));
     PENSTOCK_RETURN_IF_ERROR(
         CheckRange("--experts-per-token", options.experts_per_token, 1, options.experts));
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckRange("--shared-expert-ffn", options.shared_expert_ffn, 0, core::kMostFeedForwardWidth));
+    if (options.gated_shared_expert && options.shared_expert_ffn == 0)
+      return absl::InvalidArgumentError("--gated-shared-expert: there is none; give --shared-expert-ffn");
+  } else if (options.shared_expert_ffn > 0 || options.gated_shared_expert) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.shared_expert_ffn > 0 ? "--shared-expert-ffn" : "--gated-shared-expert",
+                     ": stands beside other experts; give --experts"));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckLimits(limits));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--vocab", vocab, 2, core::kMostVocab));
@@ -327,6 +353,8 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
     model.set_experts(options.experts);
     model.set_experts_per_token(options.experts_per_token);
     model.set_normalised_experts(true);
+    model.set_shared_expert_ffn(options.shared_expert_ffn);
+    model.set_gated_shared_expert(options.gated_shared_expert);
     model.set_feed_forward_biases(v1::BIASES_NONE);
   }
   model.set_vocab(vocab);
@@ -366,7 +394,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::Mode
   }
   v1::JobSpec job;
   job.set_job_id(options.job_id);
-  *job.mutable_model() = model;
+  PENSTOCK_ASSIGN_OR_RETURN(*job.mutable_model(), WithRouterLosses(options, model));
   *job.mutable_mesh() = MeshOf(options);
   job.mutable_strategies()->Assign(options.strategies.begin(), options.strategies.end());
   *job.mutable_planning() = options.planning.ToOptions(options.policy);

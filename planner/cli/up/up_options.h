@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -124,6 +125,12 @@ struct UpOptions {
   uint32_t ffn = 512;
   uint32_t experts = 0;
   uint32_t experts_per_token = 2;
+  // 0: none.
+  uint32_t shared_expert_ffn = 0;
+  bool gated_shared_expert = false;
+  // Of any model with experts; empty: as the model has them.
+  std::optional<double> router_balance_loss;
+  std::optional<double> router_z_loss;
   v1::FeedForward feed_forward = v1::FEED_FORWARD_UNSPECIFIED;
   // T5.
   uint32_t decoder_start_token = 0;

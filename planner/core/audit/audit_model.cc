@@ -41,6 +41,7 @@ std::vector<Violation> AuditModel(const v1::Plan& plan, const v1::ModelSpec& pro
   compare("windowless_interval", model.windowless_interval(), expected.windowless_interval());
   compare("experts", model.experts(), expected.experts());
   compare("experts_per_token", model.experts_per_token(), expected.experts_per_token());
+  compare("shared_expert_ffn", model.shared_expert_ffn(), expected.shared_expert_ffn());
   compare("vocab", model.vocab(), expected.vocab());
   compare("dtype", model.dtype(), expected.dtype());
   if (!SameAdapters(model, expected))

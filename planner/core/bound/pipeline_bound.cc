@@ -43,7 +43,7 @@ StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLaye
     if (pass == static_cast<int>(BoundPass::kWeight)) continue;
     bound.passes[pass][kSourceEmbedding] = stage.embeds_source ? 1 : 0;
     bound.passes[pass][kTargetEmbedding] = stage.embeds_target ? 1 : 0;
-    AddExchange(stage, costs.group().divides_experts(), pass == static_cast<int>(BoundPass::kForward),
+    AddExchange(stage, costs.group().feeds_own_tokens(), pass == static_cast<int>(BoundPass::kForward),
                 &bound.passes[pass]);
   }
   bound.options.resize(1);

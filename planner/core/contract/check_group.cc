@@ -20,7 +20,12 @@ namespace {
 bool Divides(uint32_t tensor, const v1::ModelSpec& model) {
   const uint32_t shared = KeyValueHeads(model);
   return model.heads() % tensor == 0 && model.ffn() % tensor == 0 &&
-         (shared % tensor == 0 || tensor % shared == 0);
+         model.shared_expert_ffn() % tensor == 0 && (shared % tensor == 0 || tensor % shared == 0);
+}
+
+std::string SharedWidth(const v1::ModelSpec& model) {
+  if (model.shared_expert_ffn() == 0) return "";
+  return absl::StrCat(", of the shared expert ", model.shared_expert_ffn());
 }
 
 absl::Status CheckTensor(uint32_t tensor, const v1::ModelSpec& model) {
@@ -30,10 +35,11 @@ absl::Status CheckTensor(uint32_t tensor, const v1::ModelSpec& model) {
   const uint32_t most = std::min(model.heads(), kMostTensorRanks);
   uint32_t above = tensor;
   while (above <= most && !Divides(above, model)) ++above;
-  return Wrong("job.mesh.tensor",
-               absl::StrCat(tensor, " tensor ranks cannot divide ", model.heads(), " heads, ",
-                            KeyValueHeads(model), " key-value heads and a feed-forward width of ",
-                            model.ffn(), "; use ", below, above <= most ? absl::StrCat(" or ", above) : ""));
+  return Wrong(
+      "job.mesh.tensor",
+      absl::StrCat(tensor, " tensor ranks cannot divide ", model.heads(), " heads, ", KeyValueHeads(model),
+                   " key-value heads and a feed-forward width of ", model.ffn(), SharedWidth(model), "; use ",
+                   below, above <= most ? absl::StrCat(" or ", above) : ""));
 }
 
 absl::Status CheckContext(uint32_t context) {

@@ -95,6 +95,10 @@ absl::Status CheckCaps(const v1::ModelSpec& model) {
     return Wrong("job.model.logit_cap", absl::StrCat(model.logit_cap(), "; must be finite and at least 0"));
   if (IsT5(model) && model.score_cap() > 0) return Wrong("job.model.score_cap", "a T5 has none; leave 0");
   if (IsT5(model) && model.logit_cap() > 0) return Wrong("job.model.logit_cap", "a T5 has none; leave 0");
+  const double clip = model.query_key_value_clip();
+  if (!IsFactor(clip))
+    return Wrong("job.model.query_key_value_clip", absl::StrCat(clip, "; must be finite and at least 0"));
+  if (IsT5(model) && clip > 0) return Wrong("job.model.query_key_value_clip", "a T5 has none; leave 0");
   return absl::OkStatus();
 }
 
@@ -147,19 +151,39 @@ absl::Status CheckMultipliers(const v1::ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status CheckNoExperts(const v1::ModelSpec& model) {
+  if (model.experts_per_token() > 0) return Wrong("job.model.experts_per_token", "without experts; leave 0");
+  if (model.normalised_experts()) return Wrong("job.model.normalised_experts", "without experts; leave it");
+  if (model.shared_expert_ffn() > 0) return Wrong("job.model.shared_expert_ffn", "without experts; leave 0");
+  if (model.gated_shared_expert()) return Wrong("job.model.gated_shared_expert", "without experts; leave it");
+  if (model.router_balance_loss() != 0)
+    return Wrong("job.model.router_balance_loss", "without experts; leave 0");
+  if (model.router_z_loss() != 0) return Wrong("job.model.router_z_loss", "without experts; leave 0");
+  return absl::OkStatus();
+}
+
+// What stands beside the experts and their router.
+absl::Status CheckBesideExperts(const v1::ModelSpec& model) {
+  if (model.gated_shared_expert() && model.shared_expert_ffn() == 0)
+    return Wrong("job.model.gated_shared_expert", "without a shared_expert_ffn; leave it");
+  if (!IsFactor(model.router_balance_loss()))
+    return Wrong("job.model.router_balance_loss",
+                 absl::StrCat(model.router_balance_loss(), "; must be finite and at least 0"));
+  if (!IsFactor(model.router_z_loss()))
+    return Wrong("job.model.router_z_loss",
+                 absl::StrCat(model.router_z_loss(), "; must be finite and at least 0"));
+  return absl::OkStatus();
+}
+
 absl::Status CheckExperts(const v1::ModelSpec& model) {
   const uint32_t experts = model.experts();
-  if (experts == 0) {
-    if (model.experts_per_token() > 0)
-      return Wrong("job.model.experts_per_token", "without experts; leave 0");
-    if (model.normalised_experts()) return Wrong("job.model.normalised_experts", "without experts; leave it");
-    return absl::OkStatus();
-  }
+  if (experts == 0) return CheckNoExperts(model);
   if (IsT5(model)) return Wrong("job.model.experts", "a T5 has none; leave 0");
   if (model.experts_per_token() == 0 || model.experts_per_token() > experts) {
     return Wrong("job.model.experts_per_token",
                  absl::StrCat(model.experts_per_token(), "; use 1 to the experts, ", experts));
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckBesideExperts(model));
   if (model.feed_forward_biases() == v1::BIASES_NONE) return absl::OkStatus();
   return Wrong("job.model.feed_forward_biases", "experts have none; use NONE");
 }

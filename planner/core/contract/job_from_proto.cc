@@ -41,9 +41,10 @@ absl::Status CheckMesh(const v1::Mesh& mesh) {
   return absl::OkStatus();
 }
 
-GroupShape GroupOf(const v1::Mesh& mesh) {
+GroupShape GroupOf(const v1::JobSpec& spec) {
+  const v1::Mesh& mesh = spec.mesh();
   return {static_cast<int32_t>(ContextRanks(mesh)), static_cast<int32_t>(TensorRanks(mesh)),
-          static_cast<int32_t>(ExpertRanks(mesh))};
+          static_cast<int32_t>(ExpertRanks(mesh)), spec.model().shared_expert_ffn() > 0};
 }
 
 absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
@@ -73,8 +74,9 @@ double ExpertProductShare(const v1::ModelSpec& model) {
   if (model.experts() == 0) return 0;
   const int64_t of_experts = int64_t{model.experts_per_token()} * MatricesOfExpert(model) * model.ffn();
   const int64_t inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
-  const int64_t of_others =
-      2 * inner + 2 * int64_t{KeyValueHeads(model)} * HeadWidth(model) + model.experts();
+  const int64_t shared = MatricesOfExpert(model) * model.shared_expert_ffn();
+  const int64_t of_others = 2 * inner + 2 * int64_t{KeyValueHeads(model)} * HeadWidth(model) +
+                            model.experts() + shared + (model.gated_shared_expert() ? 1 : 0);
   return static_cast<double>(of_experts) / static_cast<double>(of_experts + of_others);
 }
 
@@ -181,7 +183,7 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::JobSpec& job) {
   PipelineShape shape;
   shape.stages = MakeStages(layers, job.model().encoder_layers());
   shape.positions = static_cast<int32_t>(job.mesh().pipeline());
-  shape.group = GroupOf(job.mesh());
+  shape.group = GroupOf(job);
   PENSTOCK_ASSIGN_OR_RETURN(shape.position_of_stage, RankOfStage(job, shape.stages.size()));
   return Topology(shape, static_cast<int>(job.mesh().data()));
 }

@@ -25,10 +25,10 @@ int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
 
 // Tokens whose rows a split backward pass puts aside gathered: the input and the output gradient of each
 // divided part, and in T5's decoder layers the encoder's output.
-int64_t GatheredOperands(const Stage& stage, bool divides_experts, const TokenSums& sums) {
+int64_t GatheredOperands(const Stage& stage, bool feeds_own_tokens, const TokenSums& sums) {
   const auto source = static_cast<int64_t>(sums.source);
   const auto target = static_cast<int64_t>(sums.target);
-  const int64_t of_decoder = stage.crosses ? 6 * target + source : (divides_experts ? 2 : 4) * target;
+  const int64_t of_decoder = stage.crosses ? 6 * target + source : (feeds_own_tokens ? 2 : 4) * target;
   return stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder;
 }
 
@@ -249,8 +249,8 @@ double CostModel::ExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSu
   const double token_ns = group().tensor > 1 ? exchange_model_.HalfTokenNs() : 0;
   if (kind == kHead) return static_cast<double>(kHeadHalves) * token_ns * sums.target;
   const bool crosses = shape().stages.front().crosses;
-  const HalfCounts forward = ForwardHalves(kind, crosses, group().divides_experts());
-  const HalfCounts backward = BackwardHalves(kind, crosses, group().divides_experts(), level);
+  const HalfCounts forward = ForwardHalves(kind, crosses, group().feeds_own_tokens());
+  const HalfCounts backward = BackwardHalves(kind, crosses, group().feeds_own_tokens(), level);
   return token_ns * (static_cast<double>(forward.source + backward.source) * sums.source +
                      static_cast<double>(forward.target + backward.target) * sums.target) +
          RowsTokenNs() * sums.target;
@@ -314,7 +314,7 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
   memory.gathered = exchange_model_.GatheredBytes(sums);
   if (tensors > 1) {
     memory.gathered_operands =
-        GatheredOperands(layers, group().divides_experts(), sums) * hidden_ * bytes_per_element_;
+        GatheredOperands(layers, group().feeds_own_tokens(), sums) * hidden_ * bytes_per_element_;
   }
   memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
   if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);

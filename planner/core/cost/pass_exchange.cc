@@ -39,7 +39,7 @@ void AddEmbeddings(const Stage& stage, const ExchangeCosts& each, PassExchange* 
 PassExchange ForwardExchange(const Stage& stage, const GroupShape& group, const ExchangeCosts& each) {
   PassExchange exchange;
   if (group.tensor > 1) {
-    const bool divided = group.divides_experts();
+    const bool divided = group.feeds_own_tokens();
     AddLayers(stage.encoder_layers, ForwardHalves(kEncoder, stage.crosses, divided), each, &exchange);
     AddLayers(stage.decoder_layers, ForwardHalves(kDecoder, stage.crosses, divided), each, &exchange);
     AddEmbeddings(stage, each, &exchange);
@@ -71,7 +71,7 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
       if (group.tensor == 1) continue;
       AddLayers(
           layers,
-          BackwardHalves(kind, stage.crosses, group.divides_experts(), static_cast<RecomputeLevel>(level)),
+          BackwardHalves(kind, stage.crosses, group.feeds_own_tokens(), static_cast<RecomputeLevel>(level)),
           each, &exchange);
     }
   }

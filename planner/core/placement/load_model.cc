@@ -21,7 +21,7 @@ LoadModel::LoadModel(const CostModel& costs) {
   head_at_loss_only_ = costs.profile().layers[kHead].loss_tokens_only;
   const ExchangeModel& exchange = costs.exchange_model();
   if (costs.group().tensor > 1) {
-    const bool divided = costs.group().divides_experts();
+    const bool divided = costs.group().feeds_own_tokens();
     const double halves = static_cast<double>(ForwardHalves(kDecoder, false, divided).target) +
                           static_cast<double>(BackwardHalves(kDecoder, false, divided, kKeepAll).target);
     token_exchange_ns_ = (layers_ * halves + static_cast<double>(kHeadHalves)) * exchange.HalfTokenNs();

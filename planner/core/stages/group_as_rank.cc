@@ -31,8 +31,8 @@ void AddExchange(LayerKind kind, bool crosses, const GroupShape& group, const Ex
     layer->forward.target_token_ns += 2 * share;
     return;
   }
-  const HalfCounts forward = ForwardHalves(kind, crosses, group.divides_experts());
-  const HalfCounts backward = BackwardHalves(kind, crosses, group.divides_experts(), kKeepAll);
+  const HalfCounts forward = ForwardHalves(kind, crosses, group.feeds_own_tokens());
+  const HalfCounts backward = BackwardHalves(kind, crosses, group.feeds_own_tokens(), kKeepAll);
   layer->forward.source_token_ns += share * static_cast<double>(forward.source + backward.source);
   layer->forward.target_token_ns +=
       share * static_cast<double>(forward.target + backward.target) + exchange.RowsTokenNs() * each;

@@ -26,9 +26,13 @@ struct GroupShape {
   int32_t context = 1;
   int32_t tensor = 1;
   int32_t expert = 1;
+  // A part of each layer beside its experts, for all tokens, which tensor ranks divide.
+  bool shared_expert = false;
 
   int32_t ranks() const { return context * tensor; }
   bool divides_experts() const { return expert > 1; }
+  // Feed-forward parts see the rank's own tokens alone: tensor ranks gather and sum nothing for them.
+  bool feeds_own_tokens() const { return divides_experts() && !shared_expert; }
   // Context ranks that divide the experts together, and ranks that have the same ones.
   int32_t expert_contexts() const { return expert / tensor; }
   int32_t expert_copies() const { return ranks() / expert; }

@@ -79,8 +79,11 @@ class Exchange {
   }
 
   // Of decoder layers, whose feed-forward parts exchange nothing over tensor ranks where ranks divide
-  // experts.
-  uint64_t Parts() const { return t5_ ? 3 : mesh_.experts > 1 ? 1 : 2; }
+  // experts, unless all tokens share one beside them.
+  uint64_t Parts() const {
+    if (t5_) return 3;
+    return mesh_.experts > 1 && plan_.model().shared_expert_ffn() == 0 ? 1 : 2;
+  }
 
   Halves ForwardHalves(const v1::Instruction& pass) const {
     return OfLayers(StageOf(pass).encoder_layers(), StageOf(pass).decoder_layers(), EndsOf(pass));

@@ -53,9 +53,10 @@ void CheckGroupShape(const v1::ModelSpec& model, const NamedMesh& named, Report&
   const uint32_t shared = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads();
   if (tensor == 1) return;
   if (model.heads() == 0 || model.heads() % tensor != 0 || model.ffn() % tensor != 0 ||
-      (shared % tensor != 0 && tensor % shared != 0))
+      model.shared_expert_ffn() % tensor != 0 || (shared % tensor != 0 && tensor % shared != 0))
     fail(absl::StrCat(".tensor is ", tensor, ", which does not divide ", model.heads(), " heads, ", shared,
-                      " key-value heads and ffn of ", model.ffn()));
+                      " key-value heads, ffn of ", model.ffn(), " and shared_expert_ffn of ",
+                      model.shared_expert_ffn()));
 }
 
 // What `mesh` and its stages say of a plan with several meshes is what the first one is.

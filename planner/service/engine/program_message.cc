@@ -46,6 +46,7 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   message.set_loss_tokens(WeighsNothing(batch, plan) ? 0 : plan.loss_tokens());
   message.set_loss_weight(plan.loss_weight());
   message.set_strategy(plan.strategy());
+  message.set_real_tokens(plan.real_tokens());
   AddGroups(plan, rank, &message);
   const v1::StrategyMesh* const mesh = MeshSideBySide(plan, program.replica());
   *message.mutable_layers_per_stage() = mesh == nullptr ? plan.layers_per_stage() : mesh->layers_per_stage();

@@ -184,6 +184,8 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
   if (request.started_unix_ns() < 0) return Invalid("started_unix_ns is negative");
   if (request.peak_memory_bytes() < 0) return Invalid("peak_memory_bytes is negative");
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("gradient_norm", request.gradient_norm()));
+  PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("router_balance_loss", request.router_balance_loss()));
+  PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("router_z_loss", request.router_z_loss()));
   if (!std::isfinite(request.learning_rate()) || request.learning_rate() < 0) {
     return Invalid("learning_rate is ", request.learning_rate(), ": a number of at least 0");
   }

@@ -94,6 +94,8 @@ store::v1::IterationReported FiguresOf(const v1::Program& program, const v1::Rep
   figures.set_gradient_norm(report.gradient_norm());
   figures.set_learning_rate(report.learning_rate());
   *figures.mutable_tasks() = report.tasks();
+  figures.set_router_balance_loss(report.router_balance_loss());
+  figures.set_router_z_loss(report.router_z_loss());
   return figures;
 }
 
@@ -112,6 +114,8 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
   for (const store::v1::IterationReported& report : reports) {
     compute_ns += report.compute_ns();
     summary.set_loss(summary.loss() + report.loss());
+    summary.set_router_balance_loss(summary.router_balance_loss() + report.router_balance_loss());
+    summary.set_router_z_loss(summary.router_z_loss() + report.router_z_loss());
     summary.set_gradient_norm(std::max(summary.gradient_norm(), report.gradient_norm()));
     summary.set_learning_rate(std::max(summary.learning_rate(), report.learning_rate()));
     summary.set_measured_ns(std::max(summary.measured_ns(), report.duration_ns()));

@@ -167,6 +167,20 @@ class Draw:
         config |= {"norm_topk_prob": self.chance(), "decoder_sparse_step": self.one(1, 1, 1, 2)}
         return "Qwen3MoeForCausalLM", config, "decoder_sparse_step" if config["decoder_sparse_step"] == 2 else ""
 
+    def qwen2_moe(self):
+        config = self.decoder(own_width=False) | {"qkv_bias": self.chance(0.8), "use_sliding_window": self.chance(0.3), "sliding_window": self.one(2, 5, 9)}
+        kind = "sliding_attention" if config["use_sliding_window"] and self.chance() else "full_attention"
+        config["layer_types"] = [kind] * config["num_hidden_layers"]
+        config |= {"moe_intermediate_size": self.one(8, 12), "num_experts": self.one(2, 4), "num_experts_per_tok": self.one(1, 2)}
+        config |= {"shared_expert_intermediate_size": self.one(6, 10), "norm_topk_prob": self.chance()}
+        config["mlp_only_layers"] = self.one([], [], [], [0])
+        return "Qwen2MoeForCausalLM", config, "mlp_only_layers" if config["mlp_only_layers"] else ""
+
+    def olmoe(self):
+        config = self.decoder(own_width=False) | {"attention_bias": self.chance(0.3), "clip_qkv": self.one(None, 0.3, 1.0)}
+        config |= {"num_experts": self.one(2, 4), "num_experts_per_tok": self.one(1, 2), "norm_topk_prob": self.chance()}
+        return "OlmoeForCausalLM", config, ""
+
     def smollm3(self):
         config = self.decoder(own_width=False) | {"attention_bias": self.chance(), "mlp_bias": self.chance()}
         config |= {"no_rope_layer_interval": self.one(2, 3, 4), "use_sliding_window": self.chance(0.3), "sliding_window": self.one(2, 5)}
@@ -219,7 +233,7 @@ class Draw:
         return "T5ForConditionalGeneration", config, refused
 
 
-FAMILIES = ("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3", "t5")
+FAMILIES = ("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3", "t5")
 
 
 def by_turns(types: list[str]) -> bool:

@@ -35,6 +35,8 @@ struct Model {
   bool experts = false;
   // Ranks of a stage group divide them, as many as can.
   bool divided_experts = false;
+  // One that all tokens share, norms over all heads in place of each, clipped heads, and losses of routers.
+  bool shared_expert = false;
 };
 constexpr Model kModels[] = {
     {"Gpt", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0},
@@ -47,6 +49,10 @@ constexpr Model kModels[] = {
      /*experts=*/true},
     {"DividedExperts", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true,
      /*tied=*/false, /*experts=*/true, /*divided_experts=*/true},
+    {"SharedExpert", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true, /*tied=*/false,
+     /*experts=*/true, /*divided_experts=*/false, /*shared_expert=*/true},
+    {"SharedBesideDivided", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true,
+     /*tied=*/false, /*experts=*/true, /*divided_experts=*/true, /*shared_expert=*/true},
     {"GptTied", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0, /*llama=*/false, /*tied=*/true},
     {"T5Tied", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_UNSPECIFIED, 8, 20, /*llama=*/false, /*tied=*/true},
 };
@@ -260,6 +266,16 @@ void SetModel(const Model& model, v1::JobSpec& job) {
     spec.set_experts_per_token(2);
     spec.set_normalised_experts(true);
   }
+  if (model.shared_expert) {
+    spec.set_head_norms(false);
+    spec.set_joint_head_norms(true);
+    spec.set_query_key_value_clip(0.8);
+    spec.set_normalised_experts(false);
+    spec.set_shared_expert_ffn(12);
+    spec.set_gated_shared_expert(true);
+    spec.set_router_balance_loss(0.3);
+    spec.set_router_z_loss(0.2);
+  }
   if (model.divided_experts) SetSlowExchanges(*job.mutable_profile()->mutable_cluster());
   if (model.architecture != v1::ARCHITECTURE_T5) return;
   spec.set_layers(0);
@@ -321,8 +337,14 @@ ReferenceModel ReferenceOf(const v1::ModelSpec& model) {
       .rms_norm = t5 || model.norm() == v1::NORM_RMS,
       .key_value_heads = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads(),
       .head_norms = model.head_norms(),
+      .joint_head_norms = model.joint_head_norms(),
+      .query_key_value_clip = model.query_key_value_clip(),
       .experts = model.experts(),
       .experts_per_token = model.experts_per_token(),
+      .normalised_experts = model.normalised_experts(),
+      .shared_expert_ffn = model.shared_expert_ffn(),
+      .router_balance_loss = model.router_balance_loss(),
+      .router_z_loss = model.router_z_loss(),
       .rotary_theta = model.rotary().theta(),
       .rotary_factor = std::max(1.0, model.rotary().factor()),
       .tied_head = model.tied_head(),

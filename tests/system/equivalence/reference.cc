@@ -33,16 +33,21 @@ double Accumulate(const std::vector<ReferenceRow>& batch, const ReferenceParamet
                   const ReferenceModel& model) {
   const bool t5 = model.encoder_decoder;
   double loss_weight = 0;
+  double tokens = 0;
   for (const ReferenceRow& row : batch) {
     for (const ReferenceSample& sample : row) {
       loss_weight += t5 ? T5LossWeight(sample) : GptLossWeight(sample);
+      tokens += static_cast<double>(sample.input.size() + sample.target.size());
     }
   }
   double total = 0;
   for (const ReferenceRow& row : batch) {
-    at::Tensor loss = t5 ? T5RowLoss(row, parameters, model) : GptRowLoss(row, parameters, model);
-    if (!loss.defined()) continue;
-    loss = loss / loss_weight;
+    const GptLosses losses =
+        t5 ? GptLosses{T5RowLoss(row, parameters, model), {}} : GptRowLosses(row, parameters, model);
+    // Of the routers it is learnt and not reported.
+    if (losses.of_routers.defined()) (losses.of_routers / tokens).backward({}, /*retain_graph=*/true);
+    if (!losses.cross_entropy.defined()) continue;
+    const at::Tensor loss = losses.cross_entropy / loss_weight;
     loss.backward();
     total += loss.item<double>();
   }

@@ -36,9 +36,19 @@ struct ReferenceModel {
   int64_t key_value_heads = 0;
   // GPT: RMS norms of queries and keys, head by head.
   bool head_norms = false;
+  // GPT: the same over all heads together; what queries, keys and values are clipped to, 0: they stay.
+  bool joint_head_norms = false;
+  double query_key_value_clip = 0;
   // GPT: experts in place of a dense part; 0: none. The weights of a token's experts sum to 1.
   int64_t experts = 0;
   int64_t experts_per_token = 0;
+  // Or are the router's.
+  bool normalised_experts = true;
+  // Beside them one that all tokens share, gated; 0: none.
+  int64_t shared_expert_ffn = 0;
+  // Weights of losses that are learnt beside the loss.
+  double router_balance_loss = 0;
+  double router_z_loss = 0;
   // GPT: with rotary positions; 0: with learned ones. `rotary_factor`: of the linear scaling.
   double rotary_theta = 0;
   double rotary_factor = 1;

@@ -1,7 +1,7 @@
 // GPT (Radford et al. 2019): pre-norm blocks, learned positions, biases, GELU (or a gated one), a head of its
 // own or the embedding as head. Llama (Touvron et al. 2023): the same with RMS norms, rotary positions,
 // SwiGLU, grouped queries and no biases. Mixtral (Jiang et al. 2024) and Qwen3: with experts, and with norms
-// of queries and keys.
+// of queries and keys. Qwen2-MoE and OLMoE: a shared expert, clipped heads, and losses of routers.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -40,10 +40,56 @@ at::Tensor NormedHead(const at::Tensor& head, const ReferenceParameters& p, cons
   return model.head_norms ? RmsNorm(head, p, name) : head;
 }
 
+// Of a sample's tokens, [tokens, experts]: how many go to each expert.
+std::vector<double> CountRows(const at::Tensor& scores, const ReferenceModel& model) {
+  std::vector<double> counts(static_cast<size_t>(model.experts));
+  for (int64_t token = 0; token < scores.size(0); ++token) {
+    const at::Tensor order = scores[token].detach().argsort(-1, /*descending=*/true);
+    for (int64_t i = 0; i < model.experts_per_token; ++i)
+      counts[static_cast<size_t>(order[i].item<int64_t>())] += 1;
+  }
+  return counts;
+}
+
+// A sample's losses of one router, times its tokens.
+at::Tensor RouterLosses(const at::Tensor& scores, const ReferenceModel& model) {
+  const auto tokens = static_cast<double>(scores.size(0));
+  const std::vector<double> counts = CountRows(scores, model);
+  const at::Tensor probabilities = scores.exp() / scores.exp().sum(-1, true);
+  at::Tensor balance = at::zeros({}, scores.options());
+  for (int64_t expert = 0; expert < model.experts; ++expert) {
+    const double share =
+        counts[static_cast<size_t>(expert)] / (tokens * static_cast<double>(model.experts_per_token));
+    balance = balance + share * probabilities.select(1, expert).mean();
+  }
+  const at::Tensor squares = scores.exp().sum(-1).log().square().sum();
+  return model.router_balance_loss * tokens * static_cast<double>(model.experts) * balance +
+         model.router_z_loss * squares;
+}
+
+// Adds those of all samples of the row to `losses`.
+void AddRouterLosses(const at::Tensor& scores, const RowTokens& tokens, const ReferenceModel& model,
+                     at::Tensor& losses) {
+  if (model.router_balance_loss == 0 && model.router_z_loss == 0) return;
+  int64_t begin = 0;
+  for (int64_t i = 1; i <= scores.size(0); ++i) {
+    // Positions begin anew with each sample.
+    if (i < scores.size(0) && tokens.positions[static_cast<size_t>(i)] != 0) continue;
+    const at::Tensor loss = RouterLosses(scores.narrow(0, begin, i - begin), model);
+    losses = losses.defined() ? losses + loss : loss;
+    begin = i;
+  }
+}
+
+at::Tensor SharedExpert(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
+                        const ReferenceModel& model) {
+  const at::Tensor share = 1 / (1 + (-Linear(x, p, layer + ".ffn.shared_gate")).exp());
+  return share * FeedForward(x, p, layer + ".ffn.shared", model);
+}
+
 // One token after the other: the sum over its most probable experts.
 at::Tensor Experts(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
-                   const ReferenceModel& model) {
-  const at::Tensor scores = Linear(x, p, layer + ".ffn.router");
+                   const ReferenceModel& model, const at::Tensor& scores) {
   std::vector<at::Tensor> rows;
   for (int64_t token = 0; token < x.size(0); ++token) {
     const at::Tensor order = scores[token].detach().argsort(-1, /*descending=*/true);
@@ -57,9 +103,26 @@ at::Tensor Experts(const at::Tensor& x, const ReferenceParameters& p, const std:
       const std::string name = layer + ".ffn.experts." + std::to_string(expert);
       sum = sum + weight * FeedForward(row, p, name, model);
     }
-    rows.push_back(sum / weights);
+    rows.push_back(sum / (model.normalised_experts ? weights : scores[token].exp().sum()));
   }
-  return at::cat(rows);
+  const at::Tensor sum = at::cat(rows);
+  return model.shared_expert_ffn > 0 ? sum + SharedExpert(x, p, layer, model) : sum;
+}
+
+// Over all heads of queries, and of keys.
+at::Tensor NormedAndClipped(at::Tensor qkv, const ReferenceParameters& p, const std::string& layer,
+                            const ReferenceModel& model) {
+  const int64_t width = qkv.size(1) / (model.heads + 2 * model.key_value_heads);
+  const int64_t queries = model.heads * width;
+  const int64_t keys = model.key_value_heads * width;
+  if (model.joint_head_norms) {
+    qkv = at::cat({RmsNorm(qkv.narrow(1, 0, queries), p, layer + ".attention.query_norm"),
+                   RmsNorm(qkv.narrow(1, queries, keys), p, layer + ".attention.key_norm"),
+                   qkv.narrow(1, queries + keys, keys)},
+                  1);
+  }
+  const double clip = model.query_key_value_clip;
+  return clip > 0 ? qkv.clamp(-clip, clip) : qkv;
 }
 
 // x: [length, hidden]. One head after the other; every token sees those before it in the row. Neighbouring
@@ -67,7 +130,7 @@ at::Tensor Experts(const at::Tensor& x, const ReferenceParameters& p, const std:
 at::Tensor Attend(const at::Tensor& x, const std::vector<int64_t>& positions, const ReferenceParameters& p,
                   const std::string& layer, const ReferenceModel& model) {
   const int64_t length = x.size(0);
-  const at::Tensor qkv = Linear(x, p, layer + ".attention.qkv");
+  const at::Tensor qkv = NormedAndClipped(Linear(x, p, layer + ".attention.qkv"), p, layer, model);
   const int64_t width = qkv.size(1) / (model.heads + 2 * model.key_value_heads);
   const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
   const auto head_at = [&](int64_t index) { return qkv.narrow(1, index * width, width); };
@@ -85,8 +148,9 @@ at::Tensor Attend(const at::Tensor& x, const std::vector<int64_t>& positions, co
   return Linear(at::cat(heads, 1), p, layer + ".attention.output");
 }
 
-// [length, vocab]
-at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const ReferenceModel& model) {
+// [length, vocab]. Adds losses of routers.
+at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const ReferenceModel& model,
+                  at::Tensor& router_losses) {
   at::Tensor x = p.at("embedding.token.weight").index_select(0, at::tensor(tokens.ids, at::kLong));
   if (model.rotary_theta == 0) {
     x = x + p.at("embedding.position.weight").index_select(0, at::tensor(tokens.positions, at::kLong));
@@ -95,8 +159,13 @@ at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const R
     const std::string layer = "layers." + std::to_string(i);
     x = x + Attend(Norm(x, p, layer + ".attention_norm", model), tokens.positions, p, layer, model);
     const at::Tensor normalised = Norm(x, p, layer + ".ffn_norm", model);
-    x = x + (model.experts > 0 ? Experts(normalised, p, layer, model)
-                               : FeedForward(normalised, p, layer + ".ffn", model));
+    if (model.experts == 0) {
+      x = x + FeedForward(normalised, p, layer + ".ffn", model);
+      continue;
+    }
+    const at::Tensor scores = Linear(normalised, p, layer + ".ffn.router");
+    AddRouterLosses(scores, tokens, model, router_losses);
+    x = x + Experts(normalised, p, layer, model, scores);
   }
   return Linear(Norm(x, p, "final_norm", model), p, model.tied_head ? "embedding.token" : "head");
 }
@@ -110,7 +179,7 @@ double GptLossWeight(const ReferenceSample& sample) {
   return weight;
 }
 
-at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model) {
+GptLosses GptRowLosses(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model) {
   RowTokens tokens;
   std::vector<LossPosition> positions;
   for (const ReferenceSample& sample : row) {
@@ -125,8 +194,11 @@ at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p, con
     }
     tokens.Append(all);
   }
-  if (positions.empty()) return {};
-  return CrossEntropy(Logits(tokens, p, model), positions);
+  GptLosses losses;
+  if (tokens.ids.empty()) return losses;
+  const at::Tensor logits = Logits(tokens, p, model, losses.of_routers);
+  if (!positions.empty()) losses.cross_entropy = CrossEntropy(logits, positions);
+  return losses;
 }
 
 }  // namespace penstock::testing

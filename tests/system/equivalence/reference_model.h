@@ -46,8 +46,15 @@ inline double WeightOf(const ReferenceSample& sample, size_t token) {
 // Sum of the cross entropy over the positions, each times its weight. logits: [n, vocab].
 at::Tensor CrossEntropy(const at::Tensor& logits, const std::vector<LossPosition>& positions);
 
+struct GptLosses {
+  // Sum of the cross entropy over the row's loss positions.
+  at::Tensor cross_entropy;
+  // Losses of routers, each sample's times its tokens; undefined where the model has none.
+  at::Tensor of_routers;
+};
+// Undefined where the row has no loss positions and no losses of routers.
+GptLosses GptRowLosses(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
 // Sum of the cross entropy over the row's loss positions; undefined where it has none.
-at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
 at::Tensor T5RowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
 
 // Sum of the weights of a sample's loss positions.

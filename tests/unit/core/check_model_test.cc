@@ -65,6 +65,17 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
        "job.model.experts_per_token: 5; use 1 to the experts, 4"},
       {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_ALL",
        "job.model.feed_forward_biases: experts have none"},
+      {"shared_expert_ffn: 4", "job.model.shared_expert_ffn: without experts"},
+      {"gated_shared_expert: true", "job.model.gated_shared_expert: without experts"},
+      {"router_balance_loss: 0.1", "job.model.router_balance_loss: without experts"},
+      {"router_z_loss: nan", "job.model.router_z_loss: without experts"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE gated_shared_expert: true",
+       "job.model.gated_shared_expert: without a shared_expert_ffn"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE router_balance_loss: -0.1",
+       "job.model.router_balance_loss: -0.1; must be finite and at least 0"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE router_z_loss: inf",
+       "job.model.router_z_loss: inf; must be finite and at least 0"},
+      {"query_key_value_clip: -8", "job.model.query_key_value_clip: -8; must be finite and at least 0"},
       {"key_value_heads: 16", "job.model.key_value_heads: 16; must divide heads, 8"},
       {"attention_biases: 9", "job.model.attention_biases: is unknown"},
       {"feed_forward_biases: BIASES_QUERY_KEY_VALUE", "job.model.feed_forward_biases: use NONE or ALL"},
@@ -105,6 +116,13 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
       {"head_norms: true joint_head_norms: true",
        "job.model.joint_head_norms: not together with head_norms"}};
   for (const auto& [change, refusal] : kWrong) EXPECT_THAT(Refusal(change), StartsWith(refusal)) << change;
+}
+
+TEST(CheckModelTest, ASharedExpertAndLossesOfRoutersStandBesideExperts) {
+  EXPECT_EQ(Refusal("experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE shared_expert_ffn: 12 "
+                    "gated_shared_expert: true router_balance_loss: 0.01 router_z_loss: 0.001 "
+                    "query_key_value_clip: 8"),
+            "");
 }
 
 TEST(CheckModelTest, AFactorWithoutAScalingIsAMistake) {
@@ -179,6 +197,7 @@ TEST(CheckModelTest, WindowsCapsAndNormsBehindAreOfAGpt) {
   EXPECT_THAT(refusal("norm_placement: NORM_PLACEMENT_AFTER"), StartsWith("job.model.norm_placement: a T5"));
   EXPECT_THAT(refusal("offset_norms: true"), StartsWith("job.model.offset_norms: is of a GPT"));
   EXPECT_THAT(refusal("joint_head_norms: true"), StartsWith("job.model.joint_head_norms: a T5 has none"));
+  EXPECT_THAT(refusal("query_key_value_clip: 8"), StartsWith("job.model.query_key_value_clip: a T5 has"));
 }
 
 TEST(CheckModelTest, AT5HasItsOwnPositionsAndWholeHeads) {

@@ -134,7 +134,12 @@ void RandomExperts(Random* random, v1::JobSpec* job) {
   // Of the parameters that the profile says a layer has.
   model->set_hidden(4);
   model->set_ffn(4);
-  if (random->Chance(50)) return;
+  const bool measured = !random->Chance(50);
+  if (random->Chance(30)) {
+    model->set_shared_expert_ffn(4);
+    model->set_gated_shared_expert(random->Chance(50));
+  }
+  if (!measured) return;
   for (v1::LayerCost& layer : *job->mutable_profile()->mutable_layers()) {
     v1::TensorCost cost;
     cost.set_degree(tensor);

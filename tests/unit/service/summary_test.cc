@@ -73,6 +73,19 @@ TEST(SummaryTest, LossesOfTasksAreMeansByWeight) {
   EXPECT_DOUBLE_EQ(summary.tasks(2).loss(), 0);
 }
 
+TEST(SummaryTest, LossesOfRoutersAddUpOverTheRanksBesideTheLoss) {
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    reports.push_back(MakeReport(rank, 7));
+    reports.back().set_router_balance_loss(0.25);
+    reports.back().set_router_z_loss(rank);
+  }
+  const v1::IterationSummary summary = SummaryOf(MakePlan(), reports);
+  EXPECT_DOUBLE_EQ(summary.loss(), 4 * 1.5);
+  EXPECT_DOUBLE_EQ(summary.router_balance_loss(), 1);
+  EXPECT_DOUBLE_EQ(summary.router_z_loss(), 6);
+}
+
 TEST(SummaryTest, ProgramsOfABatchThatWeighsNothingHaveNoLossTokens) {
   v1::Batch batch = MakeBatch(7);
   v1::Plan plan = MakePlan();
@@ -137,6 +150,7 @@ TEST(ProgramMessageTest, HoldsAllThatARankNeedsAndNothingOfTheOtherReplicas) {
   EXPECT_EQ(message.samples(0).sample_id(), batch.samples(3).sample_id());
   EXPECT_EQ(message.samples(1).sample_id(), batch.samples(1).sample_id());
   EXPECT_EQ(message.loss_tokens(), 99);
+  EXPECT_EQ(message.real_tokens(), 100);
   ASSERT_EQ(message.groups_size(), 2);
   EXPECT_THAT(message.groups(0).ranks(), testing::IsEmpty());
   EXPECT_THAT(message.groups(1).ranks(), testing::ElementsAre(2, 3));

@@ -21,7 +21,7 @@
 namespace penstock::worker {
 namespace {
 
-enum class Kind { kGpt, kLlama, kExperts, kGemma, kOlmo };
+enum class Kind { kGpt, kLlama, kExperts, kGemma, kOlmo, kSharedExpert };
 
 class DividedStage : public ::testing::TestWithParam<std::tuple<Kind, Layout>> {
  protected:
@@ -30,23 +30,25 @@ class DividedStage : public ::testing::TestWithParam<std::tuple<Kind, Layout>> {
     if (kind == Kind::kExperts) return SmallExpertsConfig(type);
     if (kind == Kind::kGemma) return SmallGemmaConfig(type);
     if (kind == Kind::kOlmo) return SmallOlmoConfig(type);
+    if (kind == Kind::kSharedExpert) return SmallSharedExpertConfig(type);
     return kind == Kind::kGpt ? SmallConfig(type) : SmallLlamaConfig(type);
   }
   static Layout layout() { return std::get<1>(GetParam()); }
 };
 
 std::string NameOfKind(const ::testing::TestParamInfo<std::tuple<Kind, Layout>>& info) {
-  const char* const families[] = {"Gpt", "Llama", "Experts", "Gemma", "Olmo"};
+  const char* const families[] = {"Gpt", "Llama", "Experts", "Gemma", "Olmo", "SharedExpert"};
   const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
   return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
          layouts[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, DividedStage,
-    ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kExperts, Kind::kGemma, Kind::kOlmo),
-                       ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated)),
-    NameOfKind);
+INSTANTIATE_TEST_SUITE_P(Models, DividedStage,
+                         ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kExperts,
+                                                              Kind::kGemma, Kind::kOlmo, Kind::kSharedExpert),
+                                            ::testing::Values(Layout::kPadded, Layout::kPacked,
+                                                              Layout::kConcatenated)),
+                         NameOfKind);
 
 TEST_P(DividedStage, AddUpToTheUndividedStage) {
   for (const Placed& placed : PlacedSamples()) {
@@ -91,7 +93,9 @@ TEST_P(DividedStage, AreWithinRoundingOfTheUndividedStage) {
       return std::sqrt(sum / norm);
     };
     EXPECT_NEAR(narrow.result.loss / exact.result.loss, 1, 0.01);
-    EXPECT_LT(error(narrow.result), 1.3 * error(whole.result));
+    // Rounding may send a token to another expert, which the losses of routers weigh, too.
+    const double times = std::get<0>(GetParam()) == Kind::kSharedExpert ? 2 : 1.3;
+    EXPECT_LT(error(narrow.result), times * error(whole.result));
   }
 }
 
@@ -157,8 +161,16 @@ TEST(ContextRanks, ExchangeNothingWhereNoSampleIsDivided) {
 }
 
 // Each expert on one of the ranks that divide them, and rows of all tokens on their way there and back.
-TEST(ExpertRanks, AddUpToTheUndividedStage) {
-  const ModelConfig config = SmallExpertsConfig(DataType::kFloat64);
+class ExpertRanks : public ::testing::TestWithParam<ModelConfig (*)(DataType)> {
+ protected:
+  static ModelConfig Config(DataType type) { return GetParam()(type); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, ExpertRanks, ::testing::Values(SmallExpertsConfig, SmallSharedExpertConfig),
+                         [](const auto& info) { return info.index == 0 ? "Experts" : "SharedExpert"; });
+
+TEST_P(ExpertRanks, AddUpToTheUndividedStage) {
+  const ModelConfig config = Config(DataType::kFloat64);
   for (const Placed& placed : PlacedSamples()) {
     const Whole whole = RunWhole(config, placed, Layout::kPacked, {2, 2});
     for (const int tensors : {1, 2}) {
@@ -176,9 +188,9 @@ TEST(ExpertRanks, AddUpToTheUndividedStage) {
   }
 }
 
-TEST(ExpertRanks, RecomputeAndASplitBackwardPassGiveTheSameBits) {
+TEST_P(ExpertRanks, RecomputeAndASplitBackwardPassGiveTheSameBits) {
   for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
-    const ModelConfig config = SmallExpertsConfig(type);
+    const ModelConfig config = Config(type);
     const Placed& placed = PlacedSamples()[1];
     const auto run = [&](const TestPipeline::Options& options) {
       return RunDivided(config, placed, Layout::kPacked, {1, 3}, options, /*tensors=*/1, /*experts=*/4);
@@ -190,14 +202,14 @@ TEST(ExpertRanks, RecomputeAndASplitBackwardPassGiveTheSameBits) {
             << recompute.full << " full, split " << split;
       }
     }
-    const Whole exact = RunWhole(SmallExpertsConfig(DataType::kFloat64), placed, Layout::kPacked, {1, 3});
+    const Whole exact = RunWhole(Config(DataType::kFloat64), placed, Layout::kPacked, {1, 3});
     EXPECT_NEAR(kept.result.loss / exact.result.loss, 1, type == DataType::kFloat32 ? 1e-5 : 0.02);
   }
 }
 
-TEST(ExpertRanks, ProductsBesideExchangesGiveTheSameBits) {
+TEST_P(ExpertRanks, ProductsBesideExchangesGiveTheSameBits) {
   for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
-    const ModelConfig config = SmallExpertsConfig(type);
+    const ModelConfig config = Config(type);
     const Placed& placed = PlacedSamples()[1];
     for (const int tensors : {1, 2}) {
       const auto run = [&](const TestPipeline::Options& options) {
@@ -219,7 +231,7 @@ TEST(ExpertRanks, ProductsBesideExchangesGiveTheSameBits) {
   }
 }
 
-TEST(ExpertRanks, AreRefusedWhereTheyCannotDivideTheExperts) {
+TEST(RanksOfExperts, AreRefusedWhereTheyCannotDivideTheExperts) {
   struct Case {
     GroupPlace place;
     const char* reason;
@@ -236,7 +248,7 @@ TEST(ExpertRanks, AreRefusedWhereTheyCannotDivideTheExperts) {
       ::testing::HasSubstr("the model has none"));
 }
 
-TEST(ExpertRanks, AreCorrectWhereAllTokensGoToOneRankAndToOthersNone) {
+TEST(RanksOfExperts, AreCorrectWhereAllTokensGoToOneRankAndToOthersNone) {
   const ModelConfig config = SmallExpertsConfig(DataType::kFloat64);
   const Placed& placed = PlacedSamples()[1];
   const MicroBatch shape = ShapeOf(config, placed, Layout::kPacked);

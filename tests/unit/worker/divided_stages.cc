@@ -91,10 +91,15 @@ void RankPipeline::Run(const MicroBatch& shape, const Tokens& ids, const TestPip
   }
   loss_ += activation.item<double>();
   Backward(std::move(forwards), options);
+  for (const auto& stage : stages_) {
+    const RouterLosses losses = stage->TakeRouterLosses();
+    router_losses_.balance += losses.balance;
+    router_losses_.z += losses.z;
+  }
 }
 
 Result RankPipeline::result() const {
-  Result result{loss_, {}};
+  Result result{loss_, {}, router_losses_.balance, router_losses_.z};
   for (const auto& stage : stages_) {
     for (const NamedParameter& parameter : stage->parameters()) {
       at::Tensor& sum = result.gradients[parameter.name];
@@ -144,6 +149,8 @@ Whole RunWhole(const ModelConfig& config, const Placed& placed, Layout layout,
 
 void Add(const Result& part, Result& sum) {
   sum.loss += part.loss;
+  sum.router_balance_loss += part.router_balance_loss;
+  sum.router_z_loss += part.router_z_loss;
   for (const auto& [name, gradient] : part.gradients) {
     at::Tensor& total = sum.gradients[name];
     total = total.defined() ? total + gradient : gradient;

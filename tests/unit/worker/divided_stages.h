@@ -58,6 +58,7 @@ class RankPipeline {
   StageGroup& group_;
   std::vector<std::unique_ptr<Stage>> stages_;
   double loss_ = 0;
+  RouterLosses router_losses_;
   at::Tensor boundary_;
 };
 

@@ -91,6 +91,20 @@ ModelConfig SmallExpertsConfig(DataType type) {
   return config;
 }
 
+ModelConfig SmallSharedExpertConfig(DataType type) {
+  ModelConfig config = SmallExpertsConfig(type);
+  config.head_norms = false;
+  config.joint_head_norms = true;
+  // Below what many elements are.
+  config.query_key_value_clip = 0.9;
+  config.normalised_experts = false;
+  config.shared_expert_ffn = 8;
+  config.gated_shared_expert = true;
+  config.router_balance_loss = 0.3;
+  config.router_z_loss = 0.2;
+  return config;
+}
+
 ModelConfig SmallGemmaConfig(DataType type) {
   ModelConfig config = SmallLlamaConfig(type);
   config.feed_forward = FeedForward::kGatedGelu;
@@ -164,10 +178,17 @@ MicroBatch MakeMicroBatch(const ModelConfig& config, const std::vector<TestSampl
     shape.source_length += IsT5(config) ? 2 : 0;
     shape.target_length += 3;
   }
+  shape.batch_tokens = CountTokens(samples);
   shape.computed_tokens = layout == Layout::kPacked
                               ? shape.source_cu_seqlens.back() + shape.target_cu_seqlens.back()
                               : shape.rows * (shape.source_length + shape.target_length);
   return shape;
+}
+
+uint64_t CountTokens(const std::vector<TestSample>& samples) {
+  uint64_t count = 0;
+  for (const TestSample& sample : samples) count += uint64_t{sample.input} + sample.target;
+  return count;
 }
 
 double CountLossTokens(const ModelConfig& config, const std::vector<TestSample>& samples) {
@@ -186,18 +207,22 @@ Result PlainModel(const ModelConfig& config, uint64_t seed, const std::vector<Te
   }
   const Tokens tokens = MakeTokens(samples, config.vocab);
   at::Tensor loss = at::zeros({}, at::kDouble);
+  PlainRouterLosses routers = {at::zeros({}, at::kDouble), at::zeros({}, at::kDouble)};
   for (const std::vector<size_t>& places : RowsOf(samples.size(), layout)) {
     PlainRow row;
     for (const size_t i : places) {
       row.samples.push_back(tokens[i]);
       row.inputs.push_back(samples[i].input);
     }
-    loss =
-        loss + (IsT5(config) ? PlainT5Loss(parameters, config, row) : PlainGptLoss(parameters, config, row));
+    loss = loss + (IsT5(config) ? PlainT5Loss(parameters, config, row)
+                                : PlainGptLoss(parameters, config, row, routers));
   }
   loss = loss / CountLossTokens(config, samples);
-  torch::autograd::backward({loss}, {});
+  const auto count = static_cast<double>(CountTokens(samples));
+  torch::autograd::backward({loss + (routers.balance + routers.z) / count}, {});
   Result result{loss.item<double>(), {}};
+  result.router_balance_loss = routers.balance.item<double>() / count;
+  result.router_z_loss = routers.z.item<double>() / count;
   for (const auto& [name, value] : parameters) result.gradients[name] = value.grad();
   return result;
 }
@@ -219,7 +244,8 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, Layout layout, co
 
 void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids, Layout layout,
                        const Options& options, double loss_tokens) {
-  const MicroBatch shape = MakeMicroBatch(config_, samples, layout);
+  MicroBatch shape = MakeMicroBatch(config_, samples, layout);
+  if (options.batch_tokens > 0) shape.batch_tokens = options.batch_tokens;
   std::vector<StageForward> forwards;
   at::Tensor activation;
   for (uint32_t i = 0; i < stages_.size(); ++i) {
@@ -252,6 +278,9 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids
     }
     put_aside[i] = std::move(split.put_aside);
     gradient = std::move(split.input_gradient);
+    const RouterLosses losses = stages_[i]->TakeRouterLosses();
+    router_losses_.balance += losses.balance;
+    router_losses_.z += losses.z;
   }
   EXPECT_FALSE(gradient.defined());
   if (!options.split_backward) return;
@@ -264,7 +293,7 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids
 }
 
 Result TestPipeline::result() const {
-  Result result{loss_, {}};
+  Result result{loss_, {}, router_losses_.balance, router_losses_.z};
   for (const auto& stage : stages_) {
     for (const NamedParameter& parameter : stage->parameters()) {
       at::Tensor& sum = result.gradients[parameter.name];
@@ -277,6 +306,8 @@ Result TestPipeline::result() const {
 double RelativeDifference(const Result& left, const Result& right) {
   if (left.gradients.size() != right.gradients.size()) return std::numeric_limits<double>::infinity();
   double difference = std::abs(left.loss - right.loss) / std::abs(right.loss);
+  for (const auto value : {&Result::router_balance_loss, &Result::router_z_loss})
+    difference = std::max(difference, std::abs(left.*value - right.*value) / std::max(right.*value, 1e-12));
   for (const auto& [name, gradient] : left.gradients) {
     const auto other = right.gradients.find(name);
     if (other == right.gradients.end()) return std::numeric_limits<double>::infinity();

@@ -29,6 +29,9 @@ ModelConfig SmallT5Config(DataType type);
 ModelConfig SmallLlamaConfig(DataType type);
 // The same with norms of queries and keys, and four experts, two a token.
 ModelConfig SmallExpertsConfig(DataType type);
+// The same with norms over all queries and keys in place of those, which are clipped as values are, weights
+// of experts as the router gives them, a gated shared expert, and both losses of routers.
+ModelConfig SmallSharedExpertConfig(DataType type);
 // Like the Llama, but with norms on both sides of parts and of queries and keys, all of 1 + weight, caps that
 // bend, and windows of 5 tokens in every other layer, which turn by another theta.
 ModelConfig SmallGemmaConfig(DataType type);
@@ -39,12 +42,16 @@ ModelConfig SmallOlmoConfig(DataType type);
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab);
 // Concatenated rows hold two samples each, and end with padding.
 MicroBatch MakeMicroBatch(const ModelConfig& config, const std::vector<TestSample>& samples, Layout layout);
+uint64_t CountTokens(const std::vector<TestSample>& samples);
 // How many positions the loss counts.
 double CountLossTokens(const ModelConfig& config, const std::vector<TestSample>& samples);
 
 struct Result {
   double loss = 0;
   std::map<std::string, at::Tensor> gradients;
+  // Not part of `loss`.
+  double router_balance_loss = 0;
+  double router_z_loss = 0;
 };
 
 // The plain implementation, in float64, from the initial values of `seed`. Concatenated samples see their
@@ -64,6 +71,8 @@ class TestPipeline {
     // Weight gradients of all stages after all input gradients.
     bool split_backward = false;
     ProductsBeside beside = {};
+    // Of all micro-batches; 0: of this one alone.
+    uint64_t batch_tokens = 0;
   };
   // Adds loss and gradients of one micro-batch.
   void Run(const std::vector<TestSample>& samples, Layout layout, const Options& options, double loss_tokens);
@@ -79,6 +88,7 @@ class TestPipeline {
   std::vector<uint32_t> layers_;
   std::vector<std::unique_ptr<Stage>> stages_;
   double loss_ = 0;
+  RouterLosses router_losses_;
 };
 
 // Largest difference, relative to the largest value, over all gradients and the loss; infinite if names

@@ -127,18 +127,45 @@ at::Tensor FeedForwardOf(const PlainParameters& p, const ModelConfig& config, co
   return {};
 }
 
+// Of one layer and the tokens of a row: sample by sample, as the formulas have it.
+void AddRouterLosses(const ModelConfig& config, const PlainRow& row, const at::Tensor& scores,
+                     const at::Tensor& goes, PlainRouterLosses& losses) {
+  int64_t begin = 0;
+  for (const std::vector<int32_t>& sample : row.samples) {
+    const auto tokens = static_cast<int64_t>(sample.size());
+    const at::Tensor own = scores.slice(0, begin, begin + tokens);
+    const at::Tensor shares = goes.slice(0, begin, begin + tokens).to(at::kDouble).sum(0) /
+                              static_cast<double>(tokens * config.experts_per_token);
+    const at::Tensor means = own.softmax(-1).mean(0);
+    losses.balance = losses.balance + config.router_balance_loss * static_cast<double>(tokens) *
+                                          static_cast<double>(config.experts) * (shares * means).sum();
+    losses.z = losses.z + config.router_z_loss * own.exp().sum(-1).log().square().sum();
+    begin += tokens;
+  }
+}
+
+at::Tensor SharedExpertOf(const PlainParameters& p, const ModelConfig& config, const std::string& name,
+                          const at::Tensor& x) {
+  const at::Tensor result = FeedForwardOf(p, config, name + ".shared", x);
+  return config.gated_shared_expert ? result / (1 + (-Linear(p, name + ".shared_gate", x)).exp()) : result;
+}
+
 // Every expert for every token, and 0 for those that the token does not go to.
 at::Tensor ExpertsOf(const PlainParameters& p, const ModelConfig& config, const std::string& name,
-                     const at::Tensor& x) {
-  const at::Tensor probabilities = Linear(p, name + ".router", x).softmax(-1);
+                     const PlainRow& row, const at::Tensor& x, PlainRouterLosses& losses) {
+  const at::Tensor scores = Linear(p, name + ".router", x);
+  const at::Tensor probabilities = scores.softmax(-1);
   const at::Tensor least = std::get<0>(probabilities.topk(config.experts_per_token, -1)).slice(1, -1);
-  at::Tensor weights = probabilities * probabilities.ge(least);
+  const at::Tensor goes = probabilities.ge(least);
+  AddRouterLosses(config, row, scores, goes, losses);
+  at::Tensor weights = probabilities * goes;
   if (config.normalised_experts) weights = weights / weights.sum(-1, true);
   at::Tensor sum = at::zeros_like(x);
   for (int64_t i = 0; i < config.experts; ++i) {
     sum = sum +
           weights.slice(1, i, i + 1) * FeedForwardOf(p, config, name + ".experts." + std::to_string(i), x);
   }
+  if (config.shared_expert_ffn > 0) sum = sum + SharedExpertOf(p, config, name, x);
   return sum;
 }
 
@@ -282,6 +309,10 @@ at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, con
     parts[0] = GptRmsNorm(p, config, layer + ".attention.query_norm", parts[0]);
     parts[1] = GptRmsNorm(p, config, layer + ".attention.key_norm", parts[1]);
   }
+  if (config.query_key_value_clip > 0) {
+    for (at::Tensor& part : parts)
+      part = part.clamp(-config.query_key_value_clip, config.query_key_value_clip);
+  }
   if (config.position == Position::kRotary) {
     parts[0] = Rotated(config, parts[0], places, windowed);
     parts[1] = Rotated(config, parts[1], places, windowed);
@@ -292,7 +323,8 @@ at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, con
 
 }  // namespace
 
-at::Tensor PlainGptLoss(const PlainParameters& p, const ModelConfig& config, const PlainRow& row) {
+at::Tensor PlainGptLoss(const PlainParameters& p, const ModelConfig& config, const PlainRow& row,
+                        PlainRouterLosses& router_losses) {
   std::vector<int64_t> ids;
   std::vector<int64_t> positions;
   std::vector<Place> places;
@@ -316,8 +348,9 @@ at::Tensor PlainGptLoss(const PlainParameters& p, const ModelConfig& config, con
                         GptAttention(p, config, layer, x, places, HasWindow(config, i)));
     const at::Tensor normalised = NormaliseIf(p, config, layer + ".ffn_norm", x);
     x = x + NormaliseIf(p, config, layer + ".ffn_output_norm",
-                        config.experts > 0 ? ExpertsOf(p, config, layer + ".ffn", normalised)
-                                           : FeedForwardOf(p, config, layer + ".ffn", normalised));
+                        config.experts > 0
+                            ? ExpertsOf(p, config, layer + ".ffn", row, normalised, router_losses)
+                            : FeedForwardOf(p, config, layer + ".ffn", normalised));
   }
   const std::string head = config.tied_head ? "embedding.token.weight" : "head.weight";
   return CrossEntropy(p, head, Normalise(p, config, "final_norm", x), labels, config.logit_cap);

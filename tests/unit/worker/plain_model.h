@@ -19,8 +19,15 @@ struct PlainRow {
   std::vector<uint32_t> inputs;
 };
 
-// Summed cross entropy over the row's loss positions.
-at::Tensor PlainGptLoss(const PlainParameters& parameters, const ModelConfig& config, const PlainRow& row);
+// Sums over layers and tokens, with their weights; not divided.
+struct PlainRouterLosses {
+  at::Tensor balance;
+  at::Tensor z;
+};
+
+// Summed cross entropy over the row's loss positions. Adds the row's losses of routers.
+at::Tensor PlainGptLoss(const PlainParameters& parameters, const ModelConfig& config, const PlainRow& row,
+                        PlainRouterLosses& router_losses);
 at::Tensor PlainT5Loss(const PlainParameters& parameters, const ModelConfig& config, const PlainRow& row);
 
 }  // namespace penstock::worker

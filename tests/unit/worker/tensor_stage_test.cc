@@ -379,8 +379,11 @@ void ExpectHalves(const ThreadStageGroup::Counts& counts, int64_t gathers, int64
 }
 
 TEST(TensorExchanges, OfADecoderOnlyLayerAreFourForwardAndSixOrTenBackward) {
-  for (const DividedModel& model : {DividedModels()[0], DividedModels()[2]}) {
-    const ModelConfig config = model.config(DataType::kFloat64);
+  // One that all tokens share is gathered and summed with the other experts.
+  ModelConfig shared_expert = WithFourHeads(SmallExpertsConfig(DataType::kFloat64), 2);
+  shared_expert.shared_expert_ffn = 8;
+  for (const ModelConfig& config : {DividedModels()[0].config(DataType::kFloat64),
+                                    DividedModels()[2].config(DataType::kFloat64), shared_expert}) {
     const MicroBatch shape = MakeMicroBatch(config, Samples(), Layout::kPacked);
     const int64_t half = TargetTokens(shape) * config.hidden;
     const Exchanged kept = CountExchanges(config, 1, shape, {});
@@ -431,6 +434,12 @@ TEST(TensorRanksOfAModel, AreRefusedWithTheNearestDegreesThatFit) {
             "model.key_value_heads: 4 cannot be divided over 6 tensor ranks; the nearest degrees that can "
             "divide the "
             "model: 4 and 12");
+  config = WithFourHeads(SmallSharedExpertConfig(DataType::kFloat64));
+  config.shared_expert_ffn = 6;
+  EXPECT_EQ(refusal(config, 4),
+            "model.shared_expert_ffn: 6 cannot be divided over 4 tensor ranks; the nearest degrees that can "
+            "divide the model: 2");
+  config = WithFourHeads(SmallConfig(DataType::kFloat64));
   config.vocab = 3;
   EXPECT_EQ(refusal(config, 4),
             "model.vocab: 3 cannot be divided over 4 tensor ranks; the nearest degrees that can divide the "

@@ -11,6 +11,7 @@
 #include "tests/unit/worker/model_testing.h"
 #include "worker/memory/tensor_memory.h"
 #include "worker/model/boundary_shape.h"
+#include "worker/model/router_losses.h"
 
 namespace penstock::worker {
 namespace {
@@ -29,7 +30,7 @@ const std::vector<uint32_t> kWhole = {4};
 }();
 
 // kTied: with a head that is the token embedding, and T5 with one embedding for all.
-enum class Family { kGpt, kT5, kGatedT5, kLlama, kTiedGpt, kTiedT5, kExperts, kGemma, kOlmo };
+enum class Family { kGpt, kT5, kGatedT5, kLlama, kTiedGpt, kTiedT5, kExperts, kGemma, kOlmo, kSharedExpert };
 
 bool IsT5(Family family) {
   return family == Family::kT5 || family == Family::kGatedT5 || family == Family::kTiedT5;
@@ -40,6 +41,7 @@ ModelConfig ConfigOf(Family family, DataType type) {
   if (family == Family::kExperts) return SmallExpertsConfig(type);
   if (family == Family::kGemma) return SmallGemmaConfig(type);
   if (family == Family::kOlmo) return SmallOlmoConfig(type);
+  if (family == Family::kSharedExpert) return SmallSharedExpertConfig(type);
   ModelConfig config = IsT5(family) ? SmallT5Config(type) : SmallConfig(type);
   if (family == Family::kGatedT5) config.feed_forward = FeedForward::kGatedGelu;
   config.tied_head = family == Family::kTiedGpt || family == Family::kTiedT5;
@@ -62,7 +64,7 @@ class EveryModel : public ::testing::TestWithParam<std::tuple<Family, Layout>> {
 
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<Family, Layout>>& info) {
   const char* const families[] = {"Gpt",    "T5",      "GatedT5", "Llama", "TiedGpt",
-                                  "TiedT5", "Experts", "Gemma",   "Olmo"};
+                                  "TiedT5", "Experts", "Gemma",   "Olmo",  "SharedExpert"};
   const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
   return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
          layouts[static_cast<size_t>(std::get<1>(info.param))];
@@ -72,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
     Models, EveryModel,
     ::testing::Combine(::testing::Values(Family::kGpt, Family::kT5, Family::kGatedT5, Family::kLlama,
                                          Family::kTiedGpt, Family::kTiedT5, Family::kExperts, Family::kGemma,
-                                         Family::kOlmo),
+                                         Family::kOlmo, Family::kSharedExpert),
                        ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated)),
     NameOf);
 
@@ -99,7 +101,8 @@ TEST_P(EveryModel, EqualsItsMicroBatchesOneByOne) {
   const ModelConfig config = Config(DataType::kFloat64);
   TestPipeline pipeline(config, kSeed, kWhole);
   for (size_t i = 0; i < kSamples.size(); i += 2) {
-    pipeline.Run({kSamples[i], kSamples[i + 1]}, layout(), {}, CountLossTokens(config, kSamples));
+    pipeline.Run({kSamples[i], kSamples[i + 1]}, layout(), {.batch_tokens = CountTokens(kSamples)},
+                 CountLossTokens(config, kSamples));
   }
   EXPECT_LT(RelativeDifference(RunOnce(config, kWhole, layout()), pipeline.result()), 1e-12);
 }
@@ -147,10 +150,15 @@ TEST_P(EveryModel, GradientsAreTheSlopesOfTheLoss) {
   const double loss_tokens = CountLossTokens(config, kSamples);
   pipeline.Run(kSamples, layout(), {}, loss_tokens);
   const Result result = pipeline.result();
+  // What is learnt: with losses of routers.
+  const auto learnt = [&] {
+    const Result sum = pipeline.result();
+    return sum.loss + sum.router_balance_loss + sum.router_z_loss;
+  };
   const auto loss = [&] {
-    const double before = pipeline.result().loss;
+    const double before = learnt();
     pipeline.Run(kSamples, layout(), {}, loss_tokens);
-    return pipeline.result().loss - before;
+    return learnt() - before;
   };
   constexpr double kStep = 1e-5;
   for (const NamedParameter& parameter : pipeline.stage(0).parameters()) {
@@ -192,8 +200,45 @@ TEST_P(EveryModel, KeepsNothingButWhatIsPutAside) {
     EXPECT_GT(aside, full_bytes);
     split.input_gradient.reset();
     ASSERT_TRUE(stage->BackwardWeight(std::move(split.put_aside), {}).ok());
+    stage->TakeRouterLosses();
     EXPECT_EQ(TensorBytes(at::kCPU), before);
   }
+}
+
+// Of a router that finds all experts as probable: the balance loss is least, 1 in each layer.
+TEST(RouterLosses, OfABlindRouterAreKnown) {
+  const ModelConfig config = SmallSharedExpertConfig(DataType::kFloat64);
+  for (const Layout layout : {Layout::kPadded, Layout::kPacked, Layout::kConcatenated}) {
+    TestPipeline pipeline(config, kSeed, kWhole);
+    for (const NamedParameter& parameter : pipeline.stage(0).parameters()) {
+      if (parameter.name.ends_with(".router.weight")) parameter.value.zero_();
+    }
+    pipeline.Run(kSamples, layout, {}, 1);
+    const auto layers = static_cast<double>(config.layers);
+    EXPECT_NEAR(pipeline.result().router_balance_loss, layers * config.router_balance_loss, 1e-12);
+    const double score = std::log(static_cast<double>(config.experts));
+    EXPECT_NEAR(pipeline.result().router_z_loss, layers * config.router_z_loss * score * score, 1e-12);
+  }
+}
+
+TEST(RouterLosses, AreNoneOfAMicroBatchThatIsNotOfABatch) {
+  const ModelConfig config = SmallSharedExpertConfig(DataType::kFloat32);
+  MicroBatch shape = MakeMicroBatch(config, kSamples, Layout::kPacked);
+  EXPECT_TRUE(MakeRoutedSamples(shape, config, at::kCPU, {}).has_value());
+  shape.batch_tokens = 0;
+  EXPECT_FALSE(MakeRoutedSamples(shape, config, at::kCPU, {}).has_value());
+  shape.batch_tokens = 99;
+  EXPECT_FALSE(MakeRoutedSamples(shape, SmallExpertsConfig(DataType::kFloat32), at::kCPU, {}).has_value());
+}
+
+TEST(RouterLosses, KnowTheSampleOfEachTokenAndPadding) {
+  const ModelConfig config = SmallSharedExpertConfig(DataType::kFloat32);
+  const MicroBatch shape = MakeMicroBatch(config, {{1, 1}, {0, 4}}, Layout::kPadded);
+  const auto samples = MakeRoutedSamples(shape, config, at::kCPU, {});
+  ASSERT_TRUE(samples.has_value());
+  EXPECT_TRUE(samples->sample_of_token.equal(at::tensor({0, 0, 2, 2, 1, 1, 1, 1}, at::kLong)));
+  EXPECT_TRUE(samples->tokens.equal(at::tensor({2, 4, 0}, at::kLong)));
+  EXPECT_EQ(samples->batch_tokens, 6);
 }
 
 TEST(TransformerStage, ZeroGradientsStartsANewIteration) {

@@ -82,6 +82,34 @@ Json Qwen3Moe() {
   return config;
 }
 
+// As Qwen/Qwen1.5-MoE-A2.7B has it.
+Json Qwen2Moe() {
+  Json config = Qwen2();
+  config["architectures"] = {"Qwen2MoeForCausalLM"};
+  config["model_type"] = "qwen2_moe";
+  config["num_hidden_layers"] = 24U;
+  config.erase("layer_types");
+  config["max_window_layers"] = 21;
+  config["use_sliding_window"] = false;
+  config.update(Json::parse(R"({
+    "decoder_sparse_step": 1, "mlp_only_layers": [], "moe_intermediate_size": 1408, "norm_topk_prob": false,
+    "num_experts": 60, "num_experts_per_tok": 4, "output_router_logits": false, "qkv_bias": true,
+    "router_aux_loss_coef": 0.001, "shared_expert_intermediate_size": 5632})"));
+  return config;
+}
+
+// As allenai/OLMoE-1B-7B-0924 has it.
+Json Olmoe() {
+  return Json::parse(R"({
+    "architectures": ["OlmoeForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "clip_qkv": null,
+    "eos_token_id": 50279, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+    "intermediate_size": 1024, "max_position_embeddings": 4096, "model_type": "olmoe", "norm_topk_prob": false,
+    "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 16,
+    "num_key_value_heads": 16, "output_router_logits": false, "pad_token_id": 1, "rms_norm_eps": 1e-05,
+    "rope_scaling": null, "rope_theta": 10000.0, "router_aux_loss_coef": 0.01, "tie_word_embeddings": false,
+    "torch_dtype": "bfloat16", "transformers_version": "4.43.0.dev0", "use_cache": true, "vocab_size": 50304})");
+}
+
 // As google/t5-v1_1-small has it.
 Json T5() {
   return Json::parse(R"({
@@ -289,9 +317,53 @@ TEST(HuggingFaceConfigTest, ReadsAMixtral) {
   Json silent = Mixtral();
   silent.erase("sliding_window");
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(silent)));
-  EXPECT_THAT(RefusalOf(Mixtral(), "output_router_logits", true), HasSubstr("output_router_logits: true"));
   EXPECT_THAT(RefusalOf(Mixtral(), "router_jitter_noise", 0.1), HasSubstr("router_jitter_noise: 0.1"));
   EXPECT_THAT(RefusalOf(Mixtral(), "num_local_experts", nullptr), HasSubstr("num_local_experts: is missing"));
+}
+
+// transformers' sum over a token's experts becomes one of shares, and its mean over layers a sum.
+TEST(HuggingFaceConfigTest, TheLossOfRoutersIsRead) {
+  EXPECT_EQ(SpecOf(Mixtral()).router_balance_loss(), 0);
+  Json config = Mixtral();
+  config["output_router_logits"] = true;
+  config["router_aux_loss_coef"] = 0.02;
+  EXPECT_DOUBLE_EQ(SpecOf(config).router_balance_loss(), 0.02 * 2 / 32);
+  EXPECT_THAT(RefusalOf(config, "router_aux_loss_coef", nullptr),
+              HasSubstr("router_aux_loss_coef: is missing"));
+}
+
+TEST(HuggingFaceConfigTest, ReadsAQwen2WithExperts) {
+  const v1::ModelSpec model = SpecOf(Qwen2Moe());
+  EXPECT_EQ(model.experts(), 60);
+  EXPECT_EQ(model.experts_per_token(), 4);
+  EXPECT_FALSE(model.normalised_experts());
+  EXPECT_EQ(model.ffn(), 1408);
+  EXPECT_EQ(model.shared_expert_ffn(), 5632);
+  EXPECT_TRUE(model.gated_shared_expert());
+  EXPECT_EQ(model.attention_biases(), v1::BIASES_QUERY_KEY_VALUE);
+  EXPECT_EQ(FamilyOf(model), kQwen2Moe);
+  // As transformers 5 writes it.
+  Json newer = Qwen2Moe();
+  newer["sliding_window"] = 0;
+  newer["layer_types"] = std::vector<std::string>(24, "full_attention");
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(newer)));
+  EXPECT_THAT(RefusalOf(Qwen2Moe(), "decoder_sparse_step", 2), HasSubstr("decoder_sparse_step: 2"));
+  EXPECT_THAT(RefusalOf(Qwen2Moe(), "mlp_only_layers", Json::array({0})), HasSubstr("mlp_only_layers: [0]"));
+  EXPECT_THAT(RefusalOf(Qwen2Moe(), "use_sliding_window", true), HasSubstr("layer_types: is missing"));
+}
+
+TEST(HuggingFaceConfigTest, ReadsAnOlmoe) {
+  v1::ModelSpec model = SpecOf(Olmoe());
+  EXPECT_EQ(model.experts(), 64);
+  EXPECT_EQ(model.ffn(), 1024);
+  EXPECT_TRUE(model.joint_head_norms());
+  EXPECT_EQ(model.query_key_value_clip(), 0);
+  EXPECT_EQ(FamilyOf(model), kOlmoe);
+  Json clipped = Olmoe();
+  clipped["clip_qkv"] = 8.0;
+  model.set_query_key_value_clip(8);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(clipped)));
+  EXPECT_THAT(RefusalOf(Olmoe(), "clip_qkv", 0.0), HasSubstr("clip_qkv: 0; must be above 0"));
 }
 
 TEST(HuggingFaceConfigTest, ReadsAQwen3WithExperts) {
@@ -474,9 +546,9 @@ TEST(HuggingFaceConfigTest, AnOlmo2HasItsNormsBehind) {
 }
 
 TEST(HuggingFaceConfigTest, RefusesAFamilyByWhatItHas) {
-  EXPECT_THAT(
-      RefusalOf(Llama(), "model_type", "qwen2_moe"),
-      HasSubstr("'qwen2_moe' has experts that all tokens share, which Penstock has not; known are gemma2"));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", "olmo3"),
+              HasSubstr("'olmo3' has a scaling of positions in some layers alone, which Penstock has not; "
+                        "known are gemma2"));
   EXPECT_THAT(RefusalOf(Qwen2(), "num_key_value_heads", nullptr),
               HasSubstr("num_key_value_heads: is missing"));
   EXPECT_THAT(RefusalOf(Qwen2(), "rope_theta", nullptr), HasSubstr("rope_theta: is missing"));
@@ -571,9 +643,11 @@ TEST(HuggingFaceConfigTest, TheWayBackGivesTheSameModel) {
     by_turns["layer_types"].push_back(i % 3 == 2 ? "full_attention" : "sliding_attention");
   Json yarn = Qwen3();
   yarn["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"truncate", false}};
-  for (const Json& config :
-       {Llama(), Mistral(), windowed, Mixtral(), Qwen2(), by_turns, Qwen3(), yarn, Qwen3Moe(), Gpt2(), T5(),
-        Granite(), SmolLm3(), Gemma2(), Gemma3(), Olmo2(), Phi4Mini()}) {
+  Json clipped = Olmoe();
+  clipped["clip_qkv"] = 8.0;
+  for (const Json& config : {Llama(),   Mistral(), windowed,   Mixtral(), Qwen2(), by_turns,  Qwen2Moe(),
+                             Qwen3(),   yarn,      Qwen3Moe(), Olmoe(),   clipped, Gpt2(),    T5(),
+                             Granite(), SmolLm3(), Gemma2(),   Gemma3(),  Olmo2(), Phi4Mini()}) {
     v1::ModelSpec model = SpecOf(config);
     const auto written = ConfigOfModel(model);
     ASSERT_TRUE(written.ok()) << written.status();
@@ -604,6 +678,13 @@ TEST(HuggingFaceConfigTest, AModelOfNoFamilyIsRefusedByItsField) {
   gpt = SpecOf(Gpt2());
   gpt.set_experts(4);
   EXPECT_THAT(refusal(gpt), HasSubstr("model.experts: its feed-forward parts are not dense, which no gpt2"));
+  v1::ModelSpec ungated = SpecOf(Qwen2Moe());
+  ungated.set_gated_shared_expert(false);
+  EXPECT_THAT(refusal(ungated), HasSubstr("model.gated_shared_expert: no expert is shared and gated"));
+  v1::ModelSpec clipped = SpecOf(Llama());
+  clipped.set_query_key_value_clip(8);
+  EXPECT_THAT(refusal(clipped),
+              HasSubstr("model.query_key_value_clip: queries, keys and values are clipped"));
   v1::ModelSpec t5 = SpecOf(T5());
   t5.set_tied_embeddings(false);
   EXPECT_THAT(refusal(t5), HasSubstr("model.tied_embeddings: encoder and decoder have"));

@@ -52,6 +52,20 @@ TEST_F(MetricsFileTest, LossesKeepEveryBit) {
   EXPECT_EQ(Lines().front()["loss"].get<double>(), loss);
 }
 
+TEST_F(MetricsFileTest, LossesOfRoutersStandBesideTheLossWhereThereAreSome) {
+  Write(0, {0}, 2.5);
+  EXPECT_FALSE(Lines().front().contains("router_balance_loss"));
+  auto file = *MetricsFile::Open(path_, 0);
+  v1::IterationSummary iteration;
+  iteration.set_loss(2.5);
+  iteration.set_router_balance_loss(0.01);
+  iteration.set_router_z_loss(0.002);
+  ASSERT_TRUE(file.Add(iteration).ok());
+  EXPECT_EQ(Lines().front()["loss"], 2.5);
+  EXPECT_EQ(Lines().front()["router_balance_loss"], 0.01);
+  EXPECT_EQ(Lines().front()["router_z_loss"], 0.002);
+}
+
 TEST_F(MetricsFileTest, ARunThatGoesOnKeepsWhatItDoesNotDoAgain) {
   Write(0, {0, 1, 2, 3, 4}, 2.5);
   Write(3, {3, 4, 5}, 1.5);

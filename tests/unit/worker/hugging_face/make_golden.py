@@ -247,6 +247,27 @@ def qwen3_moe():
     return transformers.Qwen3MoeForCausalLM(config)
 
 
+def qwen2_moe():
+    """An expert that all tokens share, with its gate, and biases of queries, keys and values."""
+    config = decoder_config(
+        transformers.Qwen2MoeConfig,
+        moe_intermediate_size=12,
+        shared_expert_intermediate_size=14,
+        num_experts=6,
+        num_experts_per_tok=3,
+        norm_topk_prob=True,
+    )
+    return transformers.Qwen2MoeForCausalLM(config)
+
+
+def olmoe():
+    """Norms over all queries and keys, which are then clipped, as values are, to less than many of them."""
+    config = decoder_config(
+        transformers.OlmoeConfig, intermediate_size=12, num_experts=6, num_experts_per_tok=3, clip_qkv=0.9, norm_topk_prob=False, pad_token_id=0, eos_token_id=2
+    )
+    return transformers.OlmoeForCausalLM(config)
+
+
 def t5_config(**changes):
     return transformers.T5Config(
         vocab_size=VOCAB,
@@ -292,9 +313,11 @@ MODELS = {
     "mistral_window": mistral_window,
     "mixtral": mixtral,
     "olmo2": olmo2,
+    "olmoe": olmoe,
     "phi3": phi3,
     "phi3_long": phi3_long,
     "qwen2": qwen2,
+    "qwen2_moe": qwen2_moe,
     "qwen2_yarn": qwen2_yarn,
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,

@@ -127,6 +127,7 @@ struct MemoryCase {
   bool olmo = false;
   // Adapters of all linear layers alone learn.
   bool adapted = false;
+  bool shared_expert = false;
 };
 
 // A Llama with windows, capped scores, and norms on both sides of its parts.
@@ -163,6 +164,19 @@ void SetExperts(ModelConfig& config) {
   config.experts_per_token = 2;
 }
 
+// The same with norms over all heads, clipped heads, a gated expert that all tokens share, and losses of
+// routers.
+void SetSharedExpert(ModelConfig& config) {
+  SetExperts(config);
+  config.head_norms = false;
+  config.joint_head_norms = true;
+  config.query_key_value_clip = 1;
+  config.shared_expert_ffn = 96;
+  config.gated_shared_expert = true;
+  config.router_balance_loss = 0.1;
+  config.router_z_loss = 0.1;
+}
+
 class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
  protected:
   void SetUp() override {
@@ -177,6 +191,7 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
     if (IsT5()) config_.encoder_layers = 2;
     if (GetParam().llama) SetLlamaParts(config_);
     if (GetParam().experts) SetExperts(config_);
+    if (GetParam().shared_expert) SetSharedExpert(config_);
     if (GetParam().gemma) SetGemmaParts(config_);
     if (GetParam().olmo) SetOlmoParts(config_);
     if (GetParam().adapted) SetAdapters(config_);
@@ -186,8 +201,11 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
 
   std::vector<MicroBatch> Shapes() const {
     const auto source = [this](int64_t length) { return IsT5() ? length : 0; };
-    return {PaddedShape(4, {source(24), 32}),
-            PackedShape({{source(8), 8}, {source(32), 20}, {source(3), 30}, {source(30), 32}})};
+    std::vector<MicroBatch> shapes = {
+        PaddedShape(4, {source(24), 32}),
+        PackedShape({{source(8), 8}, {source(32), 20}, {source(3), 30}, {source(30), 32}})};
+    for (MicroBatch& shape : shapes) shape.batch_tokens = 128;
+    return shapes;
   }
 
   LayerBytes Bytes() const {
@@ -208,6 +226,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false, true},
+                      MemoryCase{.architecture = Architecture::kGpt,
+                                 .feed_forward = FeedForward::kGatedSilu,
+                                 .layer = 1,
+                                 .shared_expert = true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedGelu, 1, false, false, true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false, false, false, true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1, false, false, false, false, true},
@@ -262,9 +284,11 @@ TEST(Memory, CountsTheParametersOfALlama) {
 
 TEST(Memory, CountsTheParametersOfExperts) {
   ModelConfig config = Config(DataType::kFloat32);
-  config.attention_inner = 36;
-  SetExperts(config);
-  EXPECT_EQ(DecoderParameterBytes(config), 4 * Elements(config, {1, 1, false, false}));
+  for (void (*set)(ModelConfig&) : {SetExperts, SetSharedExpert}) {
+    config.attention_inner = 36;
+    set(config);
+    EXPECT_EQ(DecoderParameterBytes(config), 4 * Elements(config, {1, 1, false, false}));
+  }
 }
 
 TEST(Memory, CountsTheParametersOfNormsBehindPartsAndOverHeads) {

@@ -341,6 +341,44 @@ TEST(JobFromProto, KnowsTheParts) {
   EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr("model.rotary.scaling"));
 }
 
+// With a shared expert and losses of its router.
+v1::JobSpec JobOfExperts() {
+  v1::JobSpec job = ValidJob();
+  v1::ModelSpec& spec = *job.mutable_model();
+  spec.set_experts(4);
+  spec.set_experts_per_token(2);
+  spec.set_feed_forward_biases(v1::BIASES_NONE);
+  spec.set_shared_expert_ffn(12);
+  spec.set_gated_shared_expert(true);
+  spec.set_query_key_value_clip(8);
+  spec.set_router_balance_loss(0.01);
+  spec.set_router_z_loss(0.001);
+  return job;
+}
+
+TEST(JobFromProto, KnowsWhatStandsBesideExperts) {
+  const absl::StatusOr<JobConfig> config = JobFromProto(JobOfExperts());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model.shared_expert_ffn, 12);
+  EXPECT_TRUE(config->model.gated_shared_expert);
+  EXPECT_EQ(config->model.query_key_value_clip, 8);
+  EXPECT_EQ(config->model.router_balance_loss, 0.01);
+  EXPECT_EQ(config->model.router_z_loss, 0.001);
+}
+
+// A planner that is older than these losses does not say it.
+TEST(ProgramFromProto, LossesOfRoutersNeedTheTokensOfTheBatch) {
+  const JobConfig job = *JobFromProto(JobOfExperts());
+  v1::StreamProgramsResponse message = ValidMessage();
+  EXPECT_THAT(std::string(ProgramFromProto(message, job).status().message()),
+              HasSubstr("real_tokens is 0, but losses of the model's routers are divided by it"));
+  message.set_real_tokens(30);
+  const absl::StatusOr<Program> program = ProgramFromProto(message, job);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->micro_batches[1].batch_tokens, 30);
+  EXPECT_EQ(ProgramFromProto(message, Job())->micro_batches[1].batch_tokens, 0);
+}
+
 TEST(JobFromProto, NamesTheFieldThatIsWrong) {
   v1::JobSpec job = ValidJob();
   job.mutable_model()->set_heads(3);
