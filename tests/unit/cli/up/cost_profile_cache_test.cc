@@ -48,7 +48,7 @@ TEST(CostProfileCacheTest, TheNameIsReadable) {
 }
 
 TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
-  std::vector<v1::ModelSpec> models(19, Model());
+  std::vector<v1::ModelSpec> models(20, Model());
   models[1].set_architecture(v1::ARCHITECTURE_T5);
   models[2].set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
   models[3].set_attention_inner(128);
@@ -68,6 +68,7 @@ TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
   models[16].set_logit_cap(30);
   models[17].set_norm_placement(v1::NORM_PLACEMENT_BOTH);
   models[18].set_joint_head_norms(true);
+  models[19].add_windowless_layers(2);
   std::set<std::string> names = {Name(Model(), 2)};
   for (const v1::ModelSpec& model : models) names.insert(Name(model));
   EXPECT_EQ(names.size(), models.size() + 1);
