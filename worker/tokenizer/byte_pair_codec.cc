@@ -1,12 +1,12 @@
 // Byte pair encodings of tokenizer.json, by pytorch-tokenizers (PyPI). What that library does otherwise than
 // Hugging Face's is done here (forms of Unicode, text between matches), or refused.
 #include <pytorch/tokenizers/hf_tokenizer.h>
-#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <utf8proc.h>
 
 #include <array>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -14,7 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/files/files.h"
+#include "absl/strings/string_view.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/tokenizer/composed_form.h"
@@ -132,16 +132,25 @@ absl::Status CheckKeepsText(const Json& tokenizer, const Json& as_given,
   return absl::OkStatus();
 }
 
+bool WriteAll(int file, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
 // The library reads files, and throws what it does not know. `as_given`: for people.
 absl::Status Load(const Json& tokenizer, const Json& as_given, tokenizers::HFTokenizer& library) {
-  std::string folder = (std::filesystem::temp_directory_path() / "penstock-tokenizer-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr)
-    return absl::UnavailableError(absl::StrCat("cannot make the folder '", folder, "'"));
-  const auto remove = absl::MakeCleanup([&] { std::filesystem::remove_all(folder); });
-  const std::string file = folder + "/tokenizer.json";
-  PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(file, tokenizer.dump()));
+  // In memory: containers may have no folder to write to.
+  const int memory = memfd_create("tokenizer.json", MFD_CLOEXEC);
+  const auto close_memory = absl::MakeCleanup([memory] { close(memory); });
+  if (!WriteAll(memory, tokenizer.dump()))
+    return absl::UnavailableError("cannot hold the tokenizer's text in memory");
   try {
-    if (library.load(file) == tokenizers::Error::Ok) return CheckKeepsText(tokenizer, as_given, library);
+    if (library.load(absl::StrCat("/proc/self/fd/", memory)) == tokenizers::Error::Ok)
+      return CheckKeepsText(tokenizer, as_given, library);
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(error.what());
   }

@@ -522,7 +522,7 @@ TEST(HuggingFaceConfigTest, RefusesByNameWhatItDoesNotKnow) {
   EXPECT_THAT(RefusalOf(Llama(), "attention_multiplier", 0.5),
               HasSubstr("config.json: attention_multiplier: 0.5"));
   EXPECT_THAT(RefusalOf(Llama(), "hidden_act", "gelu"), HasSubstr("config.json: hidden_act: \"gelu\""));
-  EXPECT_THAT(RefusalOf(Llama(), "model_type", "unheard"), HasSubstr("model_type: 'falcon'; known are cwm"));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", "unheard"), HasSubstr("model_type: 'unheard'; known are cwm"));
   EXPECT_THAT(RefusalOf(Llama(), "model_type", nullptr), HasSubstr("model_type: is missing"));
   EXPECT_THAT(RefusalOf(Llama(), "quantization_config", Json{{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(RefusalOf(Llama(), "torch_dtype", "int8"), HasSubstr("dtype: 'int8'"));
