@@ -59,11 +59,11 @@ CMD ["--listen=0.0.0.0:7070", "--metrics-listen=0.0.0.0:7071", "--health-listen=
 
 # --- The worker and the client: LibTorch and, by DEVICE, CUDA's libraries ---
 FROM build AS worker-setup-cpu
-RUN deploy/setup worker
+RUN deploy/setup worker && deploy/setup parquet
 ENV PRESET=quickstart
 
 FROM build AS worker-setup-cuda
-RUN deploy/setup worker-cuda
+RUN deploy/setup worker-cuda && deploy/setup parquet
 ENV PRESET=cuda
 
 FROM worker-setup-${DEVICE} AS worker-build
@@ -72,13 +72,15 @@ ARG REVISION=unknown
 ENV PENSTOCK_COMMIT=${REVISION}
 # No toolkit: LibTorch's headers are compiled with those of CUDA's wheels, by the C++ compiler.
 RUN --mount=type=cache,target=/root/.cache/ccache cmake --preset ${PRESET} -B build/worker -DPENSTOCK_TESTS=OFF -DPENSTOCK_BENCHMARKS=OFF \
- && cmake --build build/worker --target penstock-worker
-# `penstock up` starts workers, so it is with them.
+ && cmake --build build/worker --target penstock-worker penstock-tokenizer penstock-parquet
+# `penstock up` starts workers, and `penstock dataset import` what reads text and Parquet, so it is with them.
 COPY --from=planner-build /penstock/build/planner/bin/penstock build/worker/bin/
 ARG VERSION=unversioned
 ARG DEVICE
 RUN deploy/images/assemble /image --program build/worker/bin/penstock-worker --program build/worker/bin/penstock \
-      --wheels /opt/penstock/libtorch-2.11.0 --device ${DEVICE} \
+      --program build/worker/bin/penstock-tokenizer --load /opt/penstock/tokenizers-1/lib/libonnxruntime_extensions.so \
+      --program build/worker/bin/penstock-parquet \
+      --wheels /opt/penstock/libtorch-2.11.0 --wheels /opt/penstock/tokenizers-1 --wheels /opt/penstock/parquet-1 --device ${DEVICE} \
  && install -Dm644 LICENSE /image/usr/share/doc/penstock/LICENSE \
  && deploy/images/bill_of_materials /image --name penstock-worker --version "${VERSION}"
 

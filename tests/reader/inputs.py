@@ -112,9 +112,10 @@ def with_shared_expert(file, ffn, gated):
     return {**file, "model": {**file["model"], "shared_expert_ffn": ffn, "gated_shared_expert": gated}}
 
 
-def with_windows(file, window, interval):
+def with_windows(file, window, interval, **fields):
     """The same of a model whose layers have a window, but for every interval-th."""
-    return {**file, "model": {**file["model"], "attention_window": window, "windowless_interval": interval}}
+    model = {**file["model"], "attention_window": window, "windowless_interval": interval, **fields}
+    return {**file, "model": model}
 
 
 def with_adapters(file, rank, *targets, **fields):
@@ -183,6 +184,7 @@ PROFILES = {
     "gpt-shared-expert": with_shared_expert(with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]), 80, True),
     "gpt-windows": with_windows(gpt_profile(key_value_heads=2, cluster={"attention_hides_exchange": True}), 24, 3),
+    "gpt-windows-anywhere": with_windows(gpt_profile(), 16, 0, windowless_layers=[1, 2]),
     "gpt-windows-tables": with_windows(gpt_profile(tables=True, dtype="FLOAT32"), 40, 0),
     "gpt-adapters": with_adapters(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 7, "QUERY", "KEY", "VALUE", "OUTPUT", "UP", "DOWN", alpha=11.5),
     "t5-adapters": with_adapters(t5_profile(dtype="FLOAT32"), 5, "QUERY", "VALUE", "DOWN", rank_stabilised=True),

@@ -36,7 +36,8 @@ def target_square(model, length):
     window = model.attention_window
     if window == 0 or length <= window:
         return length * length
-    windowed = model.layers - (model.layers // model.windowless_interval if model.windowless_interval else 0)
+    by_turns = model.layers // model.windowless_interval if model.windowless_interval else 0
+    windowed = model.layers - by_turns - len(model.windowless_layers)
     return length * length - (length - window) ** 2 * windowed // model.layers
 
 

@@ -1,6 +1,8 @@
 #include "worker/model/architecture.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace penstock::worker {
 namespace {
@@ -89,7 +91,9 @@ int64_t HeadWidth(const ModelConfig& config) { return AttentionInner(config) / c
 int64_t KeyValueInner(const ModelConfig& config) { return KeyValueHeads(config) * HeadWidth(config); }
 
 int64_t WindowOf(const ModelConfig& config, int64_t layer) {
-  return IsNth(layer, config.windowless_interval) ? 0 : config.attention_window;
+  const std::vector<int64_t>& windowless = config.windowless_layers;
+  const bool named = std::binary_search(windowless.begin(), windowless.end(), layer);
+  return named || IsNth(layer, config.windowless_interval) ? 0 : config.attention_window;
 }
 
 bool HasPositions(const ModelConfig& config, int64_t layer) {

@@ -128,6 +128,8 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .joint_head_norms = model.joint_head_norms(),
       .query_key_value_clip = model.query_key_value_clip(),
       .unscaled_head = model.unscaled_head()};
+  for (const uint32_t layer : model.windowless_layers())
+    config.windowless_layers.push_back(static_cast<int64_t>(layer) - 1);
   PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
                             ArchitectureFromProto(model.architecture(), "model.architecture"));
   PENSTOCK_RETURN_IF_ERROR(SetLayers(model, config));

@@ -97,9 +97,11 @@ struct ModelConfig {
   // Every so-many-th layer has no rotary positions; 0: all have.
   int64_t positionless_interval = 0;
   // A token sees itself and the attention_window - 1 tokens before it, but in every windowless_interval-th
-  // layer; 0: all before it. Layers with a window turn by window_rotary_theta, where that is not 0.
+  // layer, or those named (counted from 0, ascending); 0: all before it. Layers with a window turn by
+  // window_rotary_theta, where that is not 0.
   int64_t attention_window = 0;
   int64_t windowless_interval = 0;
+  std::vector<int64_t> windowless_layers = {};
   double window_rotary_theta = 0;
   // Scores, and logits, x become cap * tanh(x / cap); 0: they stay.
   double score_cap = 0;

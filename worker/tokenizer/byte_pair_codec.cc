@@ -1,12 +1,12 @@
 // Byte pair encodings of tokenizer.json, by pytorch-tokenizers (PyPI). What that library does otherwise than
-// Hugging Face's is done here (NFC), or refused.
+// Hugging Face's is done here (forms of Unicode, text between matches), or refused.
 #include <pytorch/tokenizers/hf_tokenizer.h>
-#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <utf8proc.h>
 
 #include <array>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -14,7 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/files/files.h"
+#include "absl/strings/string_view.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/tokenizer/composed_form.h"
@@ -26,22 +26,30 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool IsNfc(const Json& normalizer) { return normalizer.is_object() && normalizer.value("type", "") == "NFC"; }
+// What a text is brought to before the library sees it; null: it stays.
+using Form = std::string (*)(const std::string& text);
 
-// Takes NFC, the library's form of which changes nothing, out of the normalizers; whether it was there. It is
-// done before the others: anywhere else than first it stays, and is refused.
-bool TakeNfc(Json& tokenizer) {
+Form FormOf(const Json& normalizer) {
+  const std::string type = normalizer.is_object() ? normalizer.value("type", "") : "";
+  if (type == "NFC") return ToNfc;
+  return type == "NFKC" ? ToNfkc : nullptr;
+}
+
+// Takes a form, the library's own of which changes nothing, out of the normalizers. It is done before the
+// others: anywhere else than first it stays, and is refused.
+Form TakeForm(Json& tokenizer) {
   Json& normalizer = tokenizer["normalizer"];
-  if (IsNfc(normalizer)) {
-    normalizer = nullptr;
-    return true;
+  const bool is_sequence = normalizer.is_object() && normalizer.value("type", "") == "Sequence";
+  if (!is_sequence) {
+    const Form form = FormOf(normalizer);
+    if (form != nullptr) normalizer = nullptr;
+    return form;
   }
-  if (!normalizer.is_object() || normalizer.value("type", "") != "Sequence") return false;
   Json& steps = normalizer["normalizers"];
-  if (!steps.is_array() || steps.empty() || !IsNfc(steps.front())) return false;
-  steps.erase(steps.begin());
+  const Form form = steps.is_array() && !steps.empty() ? FormOf(steps.front()) : nullptr;
+  if (form != nullptr) steps.erase(steps.begin());
   if (steps.empty()) normalizer = nullptr;
-  return true;
+  return form;
 }
 
 bool IsSet(const Json& model, const char* field) {
@@ -54,8 +62,11 @@ absl::Status CheckKnown(const Json& tokenizer) {
     if (IsSet(tokenizer["model"], field))
       return absl::InvalidArgumentError(absl::StrCat("model.", field, " is set, which Penstock does not do"));
   }
-  if (tokenizer["normalizer"].dump().find("\"NFC\"") != std::string::npos)
-    return absl::InvalidArgumentError("normalizer: NFC behind another one, which Penstock does not do");
+  for (const char* form : {"NFC", "NFKC"}) {
+    if (tokenizer["normalizer"].dump().find(absl::StrCat("\"", form, "\"")) == std::string::npos) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("normalizer: ", form, " behind another one, which Penstock does not do"));
+  }
   for (const Json& added : tokenizer.value("added_tokens", Json::array())) {
     if (added.value("single_word", false)) {
       return absl::InvalidArgumentError(absl::StrCat("added_tokens: '", added.value("content", ""),
@@ -121,16 +132,25 @@ absl::Status CheckKeepsText(const Json& tokenizer, const Json& as_given,
   return absl::OkStatus();
 }
 
+bool WriteAll(int file, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
 // The library reads files, and throws what it does not know. `as_given`: for people.
 absl::Status Load(const Json& tokenizer, const Json& as_given, tokenizers::HFTokenizer& library) {
-  std::string folder = (std::filesystem::temp_directory_path() / "penstock-tokenizer-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr)
-    return absl::UnavailableError(absl::StrCat("cannot make the folder '", folder, "'"));
-  const auto remove = absl::MakeCleanup([&] { std::filesystem::remove_all(folder); });
-  const std::string file = folder + "/tokenizer.json";
-  PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(file, tokenizer.dump()));
+  // In memory: containers may have no folder to write to.
+  const int memory = memfd_create("tokenizer.json", MFD_CLOEXEC);
+  const auto close_memory = absl::MakeCleanup([memory] { close(memory); });
+  if (!WriteAll(memory, tokenizer.dump()))
+    return absl::UnavailableError("cannot hold the tokenizer's text in memory");
   try {
-    if (library.load(file) == tokenizers::Error::Ok) return CheckKeepsText(tokenizer, as_given, library);
+    if (library.load(absl::StrCat("/proc/self/fd/", memory)) == tokenizers::Error::Ok)
+      return CheckKeepsText(tokenizer, as_given, library);
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(error.what());
   }
@@ -139,13 +159,13 @@ absl::Status Load(const Json& tokenizer, const Json& as_given, tokenizers::HFTok
 
 class BytePairCodec : public TextCodec {
  public:
-  BytePairCodec(TokenizerInfo info, bool nfc, std::unique_ptr<tokenizers::HFTokenizer> library)
-      : info_(std::move(info)), nfc_(nfc), library_(std::move(library)) {}
+  BytePairCodec(TokenizerInfo info, Form form, std::unique_ptr<tokenizers::HFTokenizer> library)
+      : info_(std::move(info)), form_(form), library_(std::move(library)) {}
 
   TokenizerInfo info() const override { return info_; }
 
   absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) const override {
-    const auto ids = library_->encode(nfc_ ? ToNfc(text) : text, /*bos=*/0, /*eos=*/0);
+    const auto ids = library_->encode(form_ != nullptr ? form_(text) : text, /*bos=*/0, /*eos=*/0);
     if (!ids.ok()) return ToStatus(ids.error());
     return std::vector<int32_t>(ids.get().begin(), ids.get().end());
   }
@@ -159,7 +179,7 @@ class BytePairCodec : public TextCodec {
 
  private:
   const TokenizerInfo info_;
-  const bool nfc_;
+  const Form form_;
   const std::unique_ptr<tokenizers::HFTokenizer> library_;
 };
 
@@ -171,7 +191,7 @@ absl::StatusOr<std::unique_ptr<TextCodec>> MakeBytePairCodec(const TokenizerFile
     PENSTOCK_ASSIGN_OR_RETURN(const TextEnds ends, EndsOf(tokenizer.value("post_processor", Json())));
     // What is put around a text is ours.
     tokenizer["post_processor"] = nullptr;
-    const bool nfc = TakeNfc(tokenizer);
+    const Form form = TakeForm(tokenizer);
     PENSTOCK_RETURN_IF_ERROR(CheckKnown(tokenizer));
     PENSTOCK_RETURN_IF_ERROR(WriteExpressionsOut(tokenizer));
     auto library = std::make_unique<tokenizers::HFTokenizer>();
@@ -181,7 +201,7 @@ absl::StatusOr<std::unique_ptr<TextCodec>> MakeBytePairCodec(const TokenizerFile
                           .end = IdOf(tokenizer, SpecialToken(files, "eos_token")),
                           .vocab = static_cast<uint32_t>(library->vocab_size()),
                           .has_chat_template = !files.chat_template.empty()};
-    return std::make_unique<BytePairCodec>(std::move(info), nfc, std::move(library));
+    return std::make_unique<BytePairCodec>(std::move(info), form, std::move(library));
   };
   absl::StatusOr<std::unique_ptr<TextCodec>> codec = make();
   if (codec.ok()) return codec;

@@ -7,6 +7,8 @@
 #include <array>
 #include <cstddef>
 
+#include "absl/types/span.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -27,27 +29,39 @@ constexpr std::array kNewMarks = std::to_array<Range>(
      {0x11d97, 0x11d97}, {0x11f41, 0x11f42}, {0x16ff0, 0x16ff1}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136},
      {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}});
 
-bool IsNewMark(utf8proc_int32_t code) {
-  const auto* const found =
-      std::upper_bound(kNewMarks.begin(), kNewMarks.end(), code,
+// What has another form that is compatible since Unicode 10 to 15. Found likewise.
+constexpr std::array kNewForms = std::to_array<Range>({{0x32ff, 0x32ff},
+                                                       {0xa7f2, 0xa7f4},
+                                                       {0xab69, 0xab69},
+                                                       {0x10781, 0x10785},
+                                                       {0x10787, 0x107b0},
+                                                       {0x107b2, 0x107ba},
+                                                       {0x1e030, 0x1e06d},
+                                                       {0x1f16c, 0x1f16c},
+                                                       {0x1fbf0, 0x1fbf9}});
+
+bool IsIn(absl::Span<const Range> ranges, utf8proc_int32_t code) {
+  const auto found =
+      std::upper_bound(ranges.begin(), ranges.end(), code,
                        [](utf8proc_int32_t at, const Range& range) { return at < range.first; });
-  return found != kNewMarks.begin() && code <= (found - 1)->last;
+  return found != ranges.begin() && code <= (found - 1)->last;
 }
 
-std::string Composed(const std::string& text) {
+std::string Composed(const std::string& text, bool compatible) {
   utf8proc_uint8_t* composed = nullptr;
-  const utf8proc_ssize_t bytes = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-      &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &composed,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE |
+                                                  (compatible ? UTF8PROC_COMPAT : 0)));
   if (bytes < 0) return text;
   std::string result(reinterpret_cast<const char*>(composed), static_cast<size_t>(bytes));
   free(composed);
   return result;
 }
 
-}  // namespace
-
-std::string ToNfc(const std::string& text) {
+// Form C, or KC where `compatible`.
+std::string ToForm(const std::string& text, bool compatible) {
   std::string result;
   // Of what has no new mark in it yet.
   size_t begin = 0;
@@ -57,14 +71,20 @@ std::string ToNfc(const std::string& text) {
         utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
                          static_cast<utf8proc_ssize_t>(text.size() - at), &code);
     const size_t next = at + static_cast<size_t>(std::max<utf8proc_ssize_t>(bytes, 1));
-    if (bytes > 0 && IsNewMark(code)) {
-      result += Composed(text.substr(begin, at - begin));
+    if (bytes > 0 && (IsIn(kNewMarks, code) || (compatible && IsIn(kNewForms, code)))) {
+      result += Composed(text.substr(begin, at - begin), compatible);
       result += text.substr(at, next - at);
       begin = next;
     }
     at = next;
   }
-  return result + Composed(text.substr(begin));
+  return result + Composed(text.substr(begin), compatible);
 }
+
+}  // namespace
+
+std::string ToNfc(const std::string& text) { return ToForm(text, /*compatible=*/false); }
+
+std::string ToNfkc(const std::string& text) { return ToForm(text, /*compatible=*/true); }
 
 }  // namespace penstock::worker

@@ -50,6 +50,10 @@ absl::Status WriteExpressionOut(Json& part) {
   if (pattern == part.end() || !pattern->is_object() || !pattern->contains("Regex")) return absl::OkStatus();
   std::string result;
   PENSTOCK_RETURN_IF_ERROR(WriteOut((*pattern)["Regex"].get<std::string>(), result));
+  // The library drops what is between matches; to Hugging Face's that is a word of its own.
+  const std::string behavior = part.value("behavior", "");
+  if (behavior == "Isolated" && !part.value("invert", false))
+    result = absl::StrCat("(?:", result, ")|(?:(?!", result, ")(?s:.))+");
   (*pattern)["Regex"] = result;
   return absl::OkStatus();
 }

@@ -22,10 +22,12 @@ class TextCodec {
   virtual absl::StatusOr<std::string> Decode(const std::vector<int32_t>& tokens) const = 0;
 };
 
-// Of tokenizer.json (byte_pair_codec.cc) or of SentencePiece's file (sentence_piece_codec.cc). Possible
-// errors: INVALID_ARGUMENT (names the file, and the part of it that is not known).
+// Of tokenizer.json with a vocabulary of bytes (byte_pair_codec.cc) or of pieces of text (piece_codec.cc), or
+// of SentencePiece's file (sentence_piece_codec.cc). Possible errors: INVALID_ARGUMENT (names the file, and
+// the part of it that is not known).
 absl::StatusOr<std::unique_ptr<TextCodec>> MakeTextCodec(const TokenizerFiles& files);
 absl::StatusOr<std::unique_ptr<TextCodec>> MakeBytePairCodec(const TokenizerFiles& files);
+absl::StatusOr<std::unique_ptr<TextCodec>> MakePieceCodec(const TokenizerFiles& files);
 absl::StatusOr<std::unique_ptr<TextCodec>> MakeSentencePieceCodec(const TokenizerFiles& files);
 
 }  // namespace penstock::worker

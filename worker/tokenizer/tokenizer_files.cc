@@ -27,6 +27,11 @@ std::string KindOf(const Json& tokenizer) {
   return model->value("type", model->contains("merges") ? "BPE" : "");
 }
 
+bool IsKnownKind(const Json& tokenizer) {
+  const std::string kind = KindOf(tokenizer);
+  return kind == "BPE" || kind == "Unigram";
+}
+
 // A template alone, or the one named "default" of several.
 std::string TemplateIn(const Json& config) {
   const auto found = config.find("chat_template");
@@ -44,7 +49,7 @@ absl::Status FindIn(const fs::path& folder, TokenizerFiles& files) {
   if (fs::exists(json)) {
     files.json_path = json.string();
     PENSTOCK_ASSIGN_OR_RETURN(files.tokenizer, ReadObject(files.json_path));
-    if (KindOf(files.tokenizer) == "BPE") return absl::OkStatus();
+    if (IsKnownKind(files.tokenizer)) return absl::OkStatus();
   }
   for (const char* name : {"tokenizer.model", "spiece.model"}) {
     if (!fs::exists(folder / name)) continue;
@@ -58,8 +63,7 @@ absl::Status FindIn(const fs::path& folder, TokenizerFiles& files) {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "'", files.json_path, "': model.type is '", KindOf(files.tokenizer),
-      "': byte pair encodings (BPE) are read, and SentencePiece's tokenizer.model or spiece.model "
-      "beside it"));
+      "': BPE and Unigram are read, and SentencePiece's tokenizer.model or spiece.model beside it"));
 }
 
 absl::Status FindFile(const fs::path& path, TokenizerFiles& files) {
@@ -69,10 +73,10 @@ absl::Status FindFile(const fs::path& path, TokenizerFiles& files) {
   }
   files.json_path = path.string();
   PENSTOCK_ASSIGN_OR_RETURN(files.tokenizer, ReadObject(files.json_path));
-  if (KindOf(files.tokenizer) == "BPE") return absl::OkStatus();
+  if (IsKnownKind(files.tokenizer)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("'", files.json_path, "': model.type is '",
                                                  KindOf(files.tokenizer),
-                                                 "': give a tokenizer of type BPE, "
+                                                 "': give a tokenizer of type BPE or Unigram, "
                                                  "or SentencePiece's tokenizer.model or spiece.model"));
 }
 
@@ -162,8 +166,16 @@ int32_t IdOf(const Json& tokenizer, const std::string& token) {
   }
   const auto model = tokenizer.find("model");
   if (model == tokenizer.end() || !model->contains("vocab")) return -1;
-  const auto found = (*model)["vocab"].find(token);
-  return found == (*model)["vocab"].end() ? -1 : found->get<int32_t>();
+  const Json& vocab = (*model)["vocab"];
+  // Of a Unigram it is a list of pieces with their scores.
+  if (vocab.is_array()) {
+    for (size_t i = 0; i < vocab.size(); ++i) {
+      if (vocab[i].is_array() && !vocab[i].empty() && vocab[i][0] == token) return static_cast<int32_t>(i);
+    }
+    return -1;
+  }
+  const auto found = vocab.find(token);
+  return found == vocab.end() ? -1 : found->get<int32_t>();
 }
 
 }  // namespace penstock::worker

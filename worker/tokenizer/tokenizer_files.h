@@ -1,9 +1,9 @@
 // What a folder of Hugging Face's says of its tokenizer.
 //
-//   tokenizer.json                 a byte pair encoding, with how text is cut and what is put around it
-//   tokenizer.model, spiece.model  SentencePiece's
-//   tokenizer_config.json          names of special tokens, and often the chat template
-//   chat_template.jinja            the chat template, where it is a file of its own
+//   tokenizer.json                 a vocabulary of byte pairs or Unigram, with how text is cut and what is
+//   put around it tokenizer.model, spiece.model  SentencePiece's tokenizer_config.json          names of
+//   special tokens, and often the chat template chat_template.jinja            the chat template, where it is
+//   a file of its own
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct TokenizerFiles {
 };
 
 // `path`: a folder, or one of the first three files above. Where a folder has both, tokenizer.json counts,
-// unless its kind is one that SentencePiece alone does here (Unigram). Possible errors: NOT_FOUND,
+// unless its kind is not known. Possible errors: NOT_FOUND,
 // INVALID_ARGUMENT; both name the file.
 absl::StatusOr<TokenizerFiles> FindTokenizer(const std::string& path);
 

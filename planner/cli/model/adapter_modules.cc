@@ -109,7 +109,7 @@ std::vector<AdapterModule> AdapterModules(const v1::ModelSpec& model, const std:
 std::string TargetOf(const AdapterModule& module) {
   const size_t dot = module.name.rfind('.');
   const std::string last = module.name.substr(dot + 1);
-  // GPT-2 has two of one name.
+  // GPT-2 has two of one name, and Starcoder 2 one.
   if (last != "c_proj") return last;
   return module.name.substr(module.name.rfind('.', dot - 1) + 1);
 }

@@ -42,8 +42,7 @@ class NameList {
                    (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
 
   void AddGpt2();
-  // And those like it: Gemma, Granite, Mistral, Mixtral, OLMo 2, OLMoE, Phi-3, Qwen2, Qwen3, with
-  // experts or without, and SmolLM3.
+  // And those like it: all decoders but GPT-2.
   void AddLlama(const std::string& family);
   void AddT5();
   std::vector<TensorNames> Take() { return std::move(names_); }
@@ -73,7 +72,11 @@ class NameList {
   }
 
   void AddNorm(const std::string& name, const std::string& block, const char* theirs) {
-    if (theirs != nullptr) AddVector(name + ".weight", absl::StrCat(block, theirs, ".weight"), hidden_);
+    if (theirs == nullptr) return;
+    AddVector(name + ".weight", absl::StrCat(block, theirs, ".weight"), hidden_);
+    // Unspecified is LAYER, as of every GPT.
+    if (model_.norm() != v1::NORM_RMS)
+      AddVector(name + ".bias", absl::StrCat(block, theirs, ".bias"), hidden_);
   }
 
   // Several linear layers, by the parts of their names, as one.
@@ -99,6 +102,7 @@ class NameList {
   }
 
   void AddExperts(const std::string& family, const std::string& layer, const std::string& block);
+  void AddFeedForward(const std::string& family, const std::string& layer, const std::string& block);
   void AddT5Stack(const std::string& stack, uint32_t layers, bool cross);
   void AddT5Layer(const std::string& prefix, const std::string& block, bool cross);
 
@@ -148,12 +152,27 @@ void NameList::AddExperts(const std::string& family, const std::string& layer, c
   AddMatrix(layer + "ffn.shared_gate.weight", theirs + "shared_expert_gate.weight", 1, hidden_);
 }
 
+void NameList::AddFeedForward(const std::string& family, const std::string& layer, const std::string& block) {
+  const bool biases = model_.feed_forward_biases() != v1::BIASES_NONE;
+  if (family == kStarcoder2) {
+    AddLinear(layer + "ffn.up", {{block + "mlp.c_fc", ffn_}}, hidden_, biases);
+    return AddLinear(layer + "ffn.down", {{block + "mlp.c_proj", hidden_}}, ffn_, biases);
+  }
+  if (family == kPhi3) {
+    AddHalf(layer + "ffn.gate.weight", block + "mlp.gate_up_proj.weight", 0);
+    AddHalf(layer + "ffn.up.weight", block + "mlp.gate_up_proj.weight", 1);
+  } else {
+    AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, biases);
+    AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, biases);
+  }
+  AddLinear(layer + "ffn.down", {{block + "mlp.down_proj", hidden_}}, ffn_, biases);
+}
+
 void NameList::AddLlama(const std::string& family) {
   AddMatrix("embedding.token.weight", "model.embed_tokens.weight", model_.vocab(), hidden_);
   // Unspecified is all, as of every GPT.
   const bool attention = model_.attention_biases() != v1::BIASES_NONE;
   const bool output = attention && model_.attention_biases() != v1::BIASES_QUERY_KEY_VALUE;
-  const bool feed_forward = model_.feed_forward_biases() != v1::BIASES_NONE;
   const bool fused = family == kPhi3;
   for (uint32_t i = 0; i < model_.layers(); ++i) {
     const std::string layer = absl::StrCat("layers.", i, ".");
@@ -182,16 +201,9 @@ void NameList::AddLlama(const std::string& family) {
       AddExperts(family, layer, block);
       continue;
     }
-    if (fused) {
-      AddHalf(layer + "ffn.gate.weight", block + "mlp.gate_up_proj.weight", 0);
-      AddHalf(layer + "ffn.up.weight", block + "mlp.gate_up_proj.weight", 1);
-    } else {
-      AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, feed_forward);
-      AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, feed_forward);
-    }
-    AddLinear(layer + "ffn.down", {{block + "mlp.down_proj", hidden_}}, ffn_, feed_forward);
+    AddFeedForward(family, layer, block);
   }
-  AddVector("final_norm.weight", "model.norm.weight", hidden_);
+  AddNorm("final_norm", "model.", "norm");
   AddHead("lm_head.weight");
 }
 
@@ -251,7 +263,7 @@ std::vector<int64_t> TensorNames::shape() const {
 
 std::vector<TensorNames> CheckpointNames(const v1::ModelSpec& model, const std::string& family) {
   NameList names(model);
-  if (family == kT5) {
+  if (family == kT5 || family == kMt5) {
     names.AddT5();
   } else if (family != kGpt2) {
     names.AddLlama(family);

@@ -7,56 +7,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "planner/cli/model/config_like_a_llama.h"
 #include "planner/cli/model/config_rotary.h"
 #include "planner/cli/model/config_windows.h"
 
 namespace penstock::cli {
 namespace {
-
-v1::Biases AllOrNone(bool all) { return all ? v1::BIASES_ALL : v1::BIASES_NONE; }
-
-// What Llama and those that came after it have in common.
-void SetLlamaParts(v1::ModelSpec& model) {
-  model.set_architecture(v1::ARCHITECTURE_GPT);
-  model.set_position(v1::POSITION_ROTARY);
-  model.set_norm(v1::NORM_RMS);
-  model.set_feed_forward(v1::FEED_FORWARD_GATED_SILU);
-}
-
-// How a family differs from a Llama in what ReadLikeALlama reads.
-struct Differences {
-  v1::FeedForward feed_forward = v1::FEED_FORWARD_GATED_SILU;
-  const char* activation_field = "hidden_act";
-  const char* activation = "silu";
-  RotaryRules rotary = {};
-  // Layers with a window turn by another theta.
-  bool rotary_of_windows = false;
-};
-
-// The fields of a Llama without those of its biases. Sizes have no defaults here: those of transformers'
-// classes differ from family to family and version to version, and transformers always writes them.
-void ReadLikeALlama(ConfigFields& fields, v1::ModelSpec& model, const Differences& differences = {}) {
-  SetLlamaParts(model);
-  model.set_feed_forward(differences.feed_forward);
-  model.set_vocab(fields.Count("vocab_size"));
-  model.set_hidden(fields.Count("hidden_size"));
-  model.set_ffn(fields.Count("intermediate_size"));
-  model.set_layers(fields.Count("num_hidden_layers"));
-  model.set_heads(fields.Count("num_attention_heads"));
-  model.set_key_value_heads(fields.Count("num_key_value_heads"));
-  model.set_attention_inner(model.heads() * fields.Count("head_dim", model.hidden() / model.heads()));
-  model.set_max_sequence_length(fields.Count("max_position_embeddings"));
-  model.set_norm_epsilon(fields.Number("rms_norm_eps", 1e-6));
-  model.set_tied_head(fields.Flag("tie_word_embeddings", false));
-  model.set_feed_forward_biases(v1::BIASES_NONE);
-  if (!fields.Has("rope_theta") && !fields.Has("rope_parameters")) fields.Refuse("rope_theta", "is missing");
-  if (differences.rotary_of_windows) {
-    ReadRotaryOfWindows(fields, model);
-  } else {
-    ReadRotary(fields, differences.rotary, model);
-  }
-  fields.Require(differences.activation_field, differences.activation);
-}
 
 // transformers adds a load-balancing loss where `output_router_logits` is set: the coefficient times experts
 // times the sum over experts of f * P, with f (which sums to the experts of a token) and P as means over all
@@ -94,22 +50,6 @@ double ReadCap(ConfigFields& fields, const std::string& field, double usual) {
   return cap;
 }
 
-// Its layers without positions have the window, where there is one: Penstock has windows in all layers, or in
-// all but some.
-void ReadSmolLm3Windows(ConfigFields& fields, v1::ModelSpec& model) {
-  const bool used = fields.Flag("use_sliding_window", false);
-  const uint32_t window = ReadWindow(fields, 0);
-  fields.MeansNothing({"max_window_layers"});
-  if (!used || window == 0) return fields.RequireAll("layer_types", "full_attention");
-  if (fields.Has("layer_types")) return SetWindows(fields, window, 0, model);
-  if (model.positionless_interval() > model.layers()) return fields.MeansNothing({"layer_types"});
-  if (model.positionless_interval() == 1) return SetWindows(fields, window, 0, model);
-  fields.Refuse(
-      "use_sliding_window",
-      "Penstock has windows in all layers, or in all but every n-th, and not in those without positions "
-      "alone; where no sample is longer than the window, set false");
-}
-
 // Of a Qwen3 with experts or without, but for its windows.
 void ReadPartsOfQwen3(ConfigFields& fields, v1::ModelSpec& model) {
   ReadLikeALlama(fields, model);
@@ -117,26 +57,30 @@ void ReadPartsOfQwen3(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
 }
 
-// What both Gemmas have, but for rotary positions and windows. The root of a head's width has a field here,
-// and embeddings are multiplied by that of `hidden`.
+// What all Gemmas have: embeddings are multiplied by the root of `hidden`.
+void SetGemmaParts(ConfigFields& fields, v1::ModelSpec& model) {
+  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_offset_norms(true);
+  model.mutable_multipliers()->set_embedding(std::sqrt(static_cast<double>(model.hidden())));
+  fields.Require("use_bidirectional_attention", false);
+}
+
+// What Gemma 2 and 3 have, but for rotary positions and windows. The root of a head's width has a field here.
 void ReadLikeAGemma(ConfigFields& fields, v1::ModelSpec& model, bool rotary_of_windows) {
   ReadLikeALlama(fields, model,
                  {.feed_forward = v1::FEED_FORWARD_GATED_GELU,
                   .activation_field = "hidden_activation",
                   .activation = "gelu_pytorch_tanh",
-                  .rotary_of_windows = rotary_of_windows});
+                  .rotary_of_windows = rotary_of_windows ? &kGemma3Rotary : nullptr});
   // An old name, which no class reads any more.
   fields.MeansNothing({"hidden_act"});
-  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
-  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  SetGemmaParts(fields, model);
   model.set_norm_placement(v1::NORM_PLACEMENT_BOTH);
-  model.set_offset_norms(true);
   v1::Multipliers& multipliers = *model.mutable_multipliers();
-  multipliers.set_embedding(std::sqrt(static_cast<double>(model.hidden())));
   const double scalar = fields.Number("query_pre_attn_scalar", 256);
   if (scalar == 0) fields.Refuse("query_pre_attn_scalar", "0; must be above 0");
   multipliers.set_attention(1 / std::sqrt(scalar));
-  fields.Require("use_bidirectional_attention", false);
 }
 
 }  // namespace
@@ -181,6 +125,28 @@ void ReadLlama(ConfigFields& fields, v1::ModelSpec& model) {
   ReadRotary(fields, {}, model);
   fields.Require("hidden_act", "silu");
   // Of another order of the same sums.
+  fields.MeansNothing({"pretraining_tp"});
+}
+
+void ReadSeedOss(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  const bool attention = fields.Flag("attention_bias", true);
+  const bool output = fields.Flag("attention_out_bias", false);
+  if (output && !attention)
+    fields.Refuse("attention_out_bias",
+                  "true without attention_bias; Penstock has such a bias with the others alone");
+  model.set_attention_biases(attention && !output ? v1::BIASES_QUERY_KEY_VALUE : AllOrNone(attention));
+  model.set_feed_forward_biases(AllOrNone(fields.Flag("mlp_bias", false)));
+  fields.MeansNothing({"pretraining_tp"});
+}
+
+void ReadCwm(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model, {.epsilon = 1e-5});
+  model.set_attention_biases(v1::BIASES_NONE);
+  model.set_feed_forward_biases(AllOrNone(fields.Flag("mlp_bias", false)));
+  const uint32_t window = ReadWindow(fields, 8192);
+  if (!fields.Has("layer_types")) fields.Refuse("layer_types", "is missing; transformers writes it");
+  SetWindows(fields, window, /*interval=*/0, model);
   fields.MeansNothing({"pretraining_tp"});
 }
 
@@ -246,6 +212,12 @@ void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_attention_window(ReadWindow(fields, 0));
 }
 
+void ReadMinistral(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(v1::BIASES_NONE);
+  SetWindows(fields, ReadWindow(fields, kUsualWindow), /*interval=*/0, model);
+}
+
 void ReadMistral(ConfigFields& fields, v1::ModelSpec& model) {
   ReadLikeALlama(fields, model);
   model.set_attention_biases(v1::BIASES_NONE);
@@ -253,7 +225,7 @@ void ReadMistral(ConfigFields& fields, v1::ModelSpec& model) {
 }
 
 void ReadPhi3(ConfigFields& fields, v1::ModelSpec& model) {
-  ReadLikeALlama(fields, model, {.rotary = {.like_phi3 = true}});
+  ReadLikeALlama(fields, model, {.rotary = {.like_phi3 = true, .usual_part = 1}});
   model.set_attention_biases(v1::BIASES_NONE);
   fields.Require("attention_bias", false);
   // Of Phi-4-mini.
@@ -295,6 +267,18 @@ void ReadSmolLm3(ConfigFields& fields, v1::ModelSpec& model) {
   fields.MeansNothing({"pretraining_tp"});
 }
 
+void ReadGemma(ConfigFields& fields, v1::ModelSpec& model) {
+  // Both names of the activation stand for the tanh form, which the first weights were made with.
+  const std::string activation = fields.Text("hidden_act", "gelu_pytorch_tanh");
+  if (activation != "gelu" && activation != "gelu_pytorch_tanh")
+    fields.Refuse("hidden_act", absl::StrCat("'", activation, "'; known are gelu and gelu_pytorch_tanh"));
+  ReadLikeALlama(fields, model,
+                 {.feed_forward = v1::FEED_FORWARD_GATED_GELU,
+                  .activation_field = "hidden_activation",
+                  .activation = "gelu_pytorch_tanh"});
+  SetGemmaParts(fields, model);
+}
+
 void ReadGemma2(ConfigFields& fields, v1::ModelSpec& model) {
   ReadLikeAGemma(fields, model, /*rotary_of_windows=*/false);
   SetWindows(fields, ReadWindow(fields, kUsualWindow), /*interval=*/2, model);
@@ -325,7 +309,22 @@ void ReadOlmo2(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_joint_head_norms(true);
 }
 
-void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
+void ReadOlmo3(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model, {.rotary_of_windows = &kOlmo3Rotary});
+  model.set_norm_epsilon(fields.Number("rms_norm_eps", 1e-5));
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_norm_placement(v1::NORM_PLACEMENT_AFTER);
+  model.set_joint_head_norms(true);
+  SetWindows(fields, ReadWindow(fields, kUsualWindow), /*interval=*/4, model);
+  const bool alike = model.rotary().scaling() == v1::ROTARY_SCALING_UNSPECIFIED &&
+                     model.rotary().theta() == model.window_rotary_theta();
+  if (model.attention_window() == 0 || alike) model.clear_window_rotary_theta();
+}
+
+namespace {
+
+// But for the head.
+void ReadPartsOfT5(ConfigFields& fields, const std::string& usual_feed_forward, v1::ModelSpec& model) {
   model.set_architecture(v1::ARCHITECTURE_T5);
   model.set_vocab(fields.Count("vocab_size", 32128));
   model.set_hidden(fields.Count("d_model", 512));
@@ -341,15 +340,7 @@ void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
   const auto start = fields.Number("decoder_start_token_id", fields.Number("pad_token_id", 0));
   model.set_decoder_start_token(static_cast<uint32_t>(start));
   model.set_tied_embeddings(true);
-  // T5 1.1 says that its head is its own. transformers 5 says so of none, and of one that was T5 1.1 that its
-  // outputs are not scaled: a checkpoint with a head of its own keeps it (import_model.h).
-  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
-  const bool scaled = fields.Flag("scale_decoder_outputs", model.tied_head());
-  model.set_unscaled_head(model.tied_head() && !scaled);
-  if (scaled && !model.tied_head())
-    fields.Refuse("scale_decoder_outputs",
-                  "true with tie_word_embeddings false; Penstock scales a tied head alone");
-  const std::string feed_forward = fields.Text("feed_forward_proj", "relu");
+  const std::string feed_forward = fields.Text("feed_forward_proj", usual_feed_forward);
   if (feed_forward == "gated-gelu") {
     model.set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
     fields.Require("dense_act_fn", "gelu_new");
@@ -366,6 +357,28 @@ void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
   fields.Require("is_gated_act", absl::StartsWith(feed_forward, "gated-"));
   fields.Require("is_encoder_decoder", true);
   fields.MeansNothing({"n_positions", "classifier_dropout", "initializer_factor"});
+}
+
+}  // namespace
+
+void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadPartsOfT5(fields, "relu", model);
+  // T5 1.1 says that its head is its own. transformers 5 says so of none, and of one that was T5 1.1 that its
+  // outputs are not scaled: a checkpoint with a head of its own keeps it (import_model.h).
+  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
+  const bool scaled = fields.Flag("scale_decoder_outputs", model.tied_head());
+  model.set_unscaled_head(model.tied_head() && !scaled);
+  if (scaled && !model.tied_head())
+    fields.Refuse("scale_decoder_outputs",
+                  "true with tie_word_embeddings false; Penstock scales a tied head alone");
+}
+
+void ReadMt5(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadPartsOfT5(fields, "gated-gelu", model);
+  // transformers 5 ties it whatever this says; before it the checkpoint had a head of its own, which stays.
+  fields.MeansNothing({"tie_word_embeddings"});
+  model.set_tied_head(true);
+  model.set_unscaled_head(true);
 }
 
 }  // namespace penstock::cli

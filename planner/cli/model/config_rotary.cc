@@ -10,10 +10,6 @@
 namespace penstock::cli {
 namespace {
 
-// Of layers without a window, and of those with one, of a Gemma 3.
-constexpr double kGlobalTheta = 1000000;
-constexpr double kLocalTheta = 10000;
-
 struct Scaling {
   v1::RotaryScaling scaling = v1::ROTARY_SCALING_UNSPECIFIED;
   bool known = true;
@@ -99,13 +95,13 @@ void ReadLongRope(ConfigFields& parts, const Lengths& lengths, v1::RotaryPositio
 
 // The elements of a head that turn.
 void SetTurningPart(double part, v1::ModelSpec& model) {
-  if (part == 1) return;
   const uint32_t inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
-  model.mutable_rotary()->set_width(static_cast<uint32_t>(static_cast<double>(inner / model.heads()) * part));
+  const double width = static_cast<double>(inner / model.heads()) * part;
+  model.mutable_rotary()->set_width(part == 1 ? 0 : static_cast<uint32_t>(width));
 }
 
 void ReadTurningPart(ConfigFields& fields, const RotaryRules& rules, v1::ModelSpec& model) {
-  if (!rules.like_phi3) return fields.Require("partial_rotary_factor", 1.0);
+  if (rules.usual_part == 0) return fields.Require("partial_rotary_factor", 1.0);
   if (!fields.Has("partial_rotary_factor")) return fields.MeansNothing({"partial_rotary_factor"});
   const double part = fields.Number("partial_rotary_factor");
   if (part > 0 && part <= 1) return SetTurningPart(part, model);
@@ -157,8 +153,8 @@ bool IsByLayerType(const nlohmann::json& object) {
 }
 
 // Of one kind of layers. A missing one is a default.
-void ReadByLayerType(const nlohmann::json& object, const Lengths& lengths, ConfigFields& fields,
-                     v1::ModelSpec& model) {
+void ReadByLayerType(const nlohmann::json& object, const WindowRotaryRules& rules, const Lengths& lengths,
+                     ConfigFields& fields, v1::ModelSpec& model) {
   constexpr char kField[] = "rope_parameters";
   ConfigFields kinds("", object);
   const nlohmann::json none = nlohmann::json::object();
@@ -167,10 +163,10 @@ void ReadByLayerType(const nlohmann::json& object, const Lengths& lengths, Confi
     return found == nullptr ? none : *found;
   };
   v1::ModelSpec windowed = model;
-  ReadScaling(kField, kind("sliding_attention"), {.theta = kLocalTheta}, lengths, fields, windowed);
+  ReadScaling(kField, kind("sliding_attention"), {.theta = rules.window_theta}, lengths, fields, windowed);
   if (windowed.rotary().scaling() != v1::ROTARY_SCALING_UNSPECIFIED)
     fields.Refuse(kField, "sliding_attention: has a scaling; Penstock knows such layers without one");
-  ReadScaling(kField, kind("full_attention"), {.theta = kGlobalTheta}, lengths, fields, model);
+  ReadScaling(kField, kind("full_attention"), {.theta = rules.theta}, lengths, fields, model);
   model.set_window_rotary_theta(windowed.rotary().theta());
   const absl::Status status = kinds.Finish();
   if (!status.ok()) fields.Refuse(kField, std::string(status.message()));
@@ -182,6 +178,7 @@ void ReadRotary(ConfigFields& fields, const RotaryRules& rules, v1::ModelSpec& m
   RotaryRules own = rules;
   own.theta = fields.Number("rope_theta", rules.theta);
   model.mutable_rotary()->set_theta(own.theta);
+  if (rules.usual_part > 0) SetTurningPart(rules.usual_part, model);
   ReadTurningPart(fields, rules, model);
   const Lengths lengths = LengthsOf(fields, model);
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
@@ -190,11 +187,11 @@ void ReadRotary(ConfigFields& fields, const RotaryRules& rules, v1::ModelSpec& m
   }
 }
 
-void ReadRotaryOfWindows(ConfigFields& fields, v1::ModelSpec& model) {
+void ReadRotaryOfWindows(ConfigFields& fields, const WindowRotaryRules& rules, v1::ModelSpec& model) {
   const nlohmann::json* const object =
       fields.Has("rope_parameters") ? fields.Object("rope_parameters") : nullptr;
   if (object != nullptr && IsByLayerType(*object)) {
-    ReadByLayerType(*object, LengthsOf(fields, model), fields, model);
+    ReadByLayerType(*object, rules, LengthsOf(fields, model), fields, model);
     fields.MeansNothing({"rope_theta", "rope_local_base_freq"});
     fields.Require("rope_scaling", nullptr);
     return;
@@ -203,8 +200,16 @@ void ReadRotaryOfWindows(ConfigFields& fields, v1::ModelSpec& model) {
     fields.Refuse("rope_parameters",
                   "must have full_attention and sliding_attention, as transformers 5 writes them");
   }
-  model.set_window_rotary_theta(fields.Number("rope_local_base_freq", kLocalTheta));
-  ReadRotary(fields, {.theta = kGlobalTheta}, model);
+  ReadRotary(fields, {.theta = rules.theta}, model);
+  if (rules.old_window_field != nullptr)
+    return model.set_window_rotary_theta(fields.Number(rules.old_window_field, rules.window_theta));
+  model.set_window_rotary_theta(rules.window_theta);
+  if (model.rotary().theta() == rules.window_theta) return;
+  fields.Refuse("rope_theta",
+                absl::StrCat(model.rotary().theta(), "; transformers 5 turns layers with a window by ",
+                             rules.window_theta,
+                             " whatever it says: write rope_parameters with "
+                             "full_attention and sliding_attention"));
 }
 
 }  // namespace penstock::cli

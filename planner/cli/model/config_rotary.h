@@ -14,14 +14,26 @@ inline constexpr double kRotaryTheta = 10000;
 
 struct RotaryRules {
   double theta = kRotaryTheta;
-  // Whether a part of a head may turn alone, and "longrope" be called "su" (Phi-3).
+  // "longrope" alone, which may be called "su".
   bool like_phi3 = false;
+  // The part of a head that turns where it is not said; 0: all of it, and nothing else is known.
+  double usual_part = 0;
 };
+
+// Of layers without a window and of those with one.
+struct WindowRotaryRules {
+  double theta = kRotaryTheta;
+  double window_theta = kRotaryTheta;
+  // What the second was called before transformers 5; null: it had no field, and was always this one.
+  const char* old_window_field = nullptr;
+};
+inline constexpr WindowRotaryRules kGemma3Rotary = {1000000, 10000, "rope_local_base_freq"};
+inline constexpr WindowRotaryRules kOlmo3Rotary = {500000, 500000, nullptr};
 
 // Wants the model's heads, widths and longest sequence.
 void ReadRotary(ConfigFields& fields, const RotaryRules& rules, v1::ModelSpec& model);
 
-// The same where layers with a window turn by another theta (Gemma 3), which becomes the model's.
-void ReadRotaryOfWindows(ConfigFields& fields, v1::ModelSpec& model);
+// The same where layers with a window turn by a theta of their own, without a scaling.
+void ReadRotaryOfWindows(ConfigFields& fields, const WindowRotaryRules& rules, v1::ModelSpec& model);
 
 }  // namespace penstock::cli

@@ -38,19 +38,17 @@ bool AreTurns(const std::vector<bool>& windowed, uint32_t turn) {
   return true;
 }
 
-void SetTurns(const std::string& field, const std::vector<bool>& windowed, uint32_t window,
-              ConfigFields& fields, v1::ModelSpec& model) {
-  // A turn of one layer: no layer has a window.
-  const uint32_t turn = TurnOf(windowed);
-  if (!AreTurns(windowed, turn)) {
-    fields.Refuse(field,
-                  "Penstock has windows in all layers, or in all but every n-th; where no sample is longer "
-                  "than the window it hides nothing, and without it the same is trained");
-  }
-  if (turn == 1) return;
+// Of the layers that have one: by turns where they take turns, else one by one.
+void SetWindowed(const std::vector<bool>& windowed, uint32_t window, ConfigFields& fields,
+                 v1::ModelSpec& model) {
+  if (std::find(windowed.begin(), windowed.end(), true) == windowed.end()) return;
   if (window == 0) return fields.Refuse("sliding_window", "is missing, but layers have one");
   model.set_attention_window(window);
-  model.set_windowless_interval(turn);
+  const uint32_t turn = TurnOf(windowed);
+  if (AreTurns(windowed, turn)) return model.set_windowless_interval(turn);
+  for (size_t i = 0; i < windowed.size(); ++i) {
+    if (!windowed[i]) model.add_windowless_layers(static_cast<uint32_t>(i) + 1);
+  }
 }
 
 }  // namespace
@@ -63,7 +61,7 @@ uint32_t ReadWindow(ConfigFields& fields, uint32_t usual) {
 
 void SetWindows(ConfigFields& fields, uint32_t window, uint32_t interval, v1::ModelSpec& model) {
   if (fields.Has("layer_types"))
-    return SetTurns("layer_types", WindowedLayers(fields, model.layers()), window, fields, model);
+    return SetWindowed(WindowedLayers(fields, model.layers()), window, fields, model);
   fields.MeansNothing({"layer_types"});
   if (interval == 1 || window == 0) return;
   model.set_attention_window(window);
@@ -79,7 +77,19 @@ void ReadQwenWindows(ConfigFields& fields, v1::ModelSpec& model) {
   if (fields.Has("layer_types")) return SetWindows(fields, window, 0, model);
   std::vector<bool> windowed(model.layers());
   for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = static_cast<double>(i) >= first;
-  SetTurns("max_window_layers", windowed, window, fields, model);
+  SetWindowed(windowed, window, fields, model);
+}
+
+void ReadSmolLm3Windows(ConfigFields& fields, v1::ModelSpec& model) {
+  const bool used = fields.Flag("use_sliding_window", false);
+  const uint32_t window = ReadWindow(fields, 0);
+  fields.MeansNothing({"max_window_layers"});
+  if (!used || window == 0) return fields.RequireAll("layer_types", "full_attention");
+  if (fields.Has("layer_types")) return SetWindows(fields, window, 0, model);
+  fields.MeansNothing({"layer_types"});
+  std::vector<bool> windowed(model.layers());
+  for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = (i + 1) % model.positionless_interval() == 0;
+  SetWindowed(windowed, window, fields, model);
 }
 
 }  // namespace penstock::cli

@@ -83,7 +83,8 @@ void PassOver(ConfigFields& fields) {
 // "attn_pdrop 0.1, embd_pdrop 0.1": those that are not 0.
 std::string ReadDropout(ConfigFields& fields) {
   std::vector<std::string> found;
-  for (const char* field : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "dropout_rate"}) {
+  for (const char* field : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "dropout_rate",
+                            "hidden_dropout", "residual_dropout", "embedding_dropout"}) {
     const double rate = fields.Number(field, 0);
     if (rate != 0) found.push_back(absl::StrCat(field, " ", rate));
   }
@@ -106,20 +107,65 @@ using FamilyReader = void (*)(ConfigFields& fields, v1::ModelSpec& model);
 
 // By model_type.
 const std::map<std::string, FamilyReader>& Families() {
-  static const auto* const kFamilies = new std::map<std::string, FamilyReader>{
-      {kGemma2, ReadGemma2}, {kGemma3, ReadGemma3},     {kGpt2, ReadGpt2},       {kGranite, ReadGranite},
-      {kLlama, ReadLlama},   {kMistral, ReadMistral},   {kMixtral, ReadMixtral}, {kOlmo2, ReadOlmo2},
-      {kOlmoe, ReadOlmoe},   {kPhi3, ReadPhi3},         {kQwen2, ReadQwen2},     {kQwen2Moe, ReadQwen2Moe},
-      {kQwen3, ReadQwen3},   {kQwen3Moe, ReadQwen3Moe}, {kSmolLm3, ReadSmolLm3}, {kT5, ReadT5}};
+  static const auto* const kFamilies = new std::map<std::string, FamilyReader>{{kCwm, ReadCwm},
+                                                                               {kExaone4, ReadExaone4},
+                                                                               {kGemma, ReadGemma},
+                                                                               {kGemma2, ReadGemma2},
+                                                                               {kGemma3, ReadGemma3},
+                                                                               {kGpt2, ReadGpt2},
+                                                                               {kGranite, ReadGranite},
+                                                                               {kLlama, ReadLlama},
+                                                                               {kMinistral, ReadMinistral},
+                                                                               {kMistral, ReadMistral},
+                                                                               {kMixtral, ReadMixtral},
+                                                                               {kMt5, ReadMt5},
+                                                                               {kOlmo2, ReadOlmo2},
+                                                                               {kOlmo3, ReadOlmo3},
+      {kOlmoe, ReadOlmoe},
+                                                                               {kPhi3, ReadPhi3},
+                                                                               {kQwen2, ReadQwen2},
+      {kQwen2Moe, ReadQwen2Moe},
+                                                                               {kQwen3, ReadQwen3},
+                                                                               {kQwen3Moe, ReadQwen3Moe},
+                                                                               {kSeedOss, ReadSeedOss},
+                                                                               {kSmolLm3, ReadSmolLm3},
+                                                                               {kStableLm, ReadStableLm},
+                                                                               {kStarcoder2, ReadStarcoder2},
+                                                                               {kT5, ReadT5}};
   return *kFamilies;
 }
 
 // What families have that Penstock has not, of those that are asked for most. Empty: not known here.
 std::string WhatIsMissing(const std::string& family) {
   static const auto* const kMissing = new std::map<std::string, std::string>{
-      {"gemma", "a GELU that versions of transformers compute differently"},
+      {"apertus", "an activation of its own (xIELU)"},
+      {"arcee", "a squared ReLU"},
+      {"bloom", "positions as a slope of the scores (ALiBi)"},
+      {"cohere", "attention and feed-forward part side by side"},
+      {"cohere2", "attention and feed-forward part side by side"},
+      {"ernie4_5", "neighbouring elements of a head that turn together"},
+      {"falcon", "attention and feed-forward part side by side"},
       {"gemma3", "images (its text part, saved as gemma3_text, is read)"},
-      {"olmo3", "a scaling of positions in some layers alone"}};
+      {"gemma3n", "embeddings of each layer"},
+      {"glm", "neighbouring elements of a head that turn together"},
+      {"glm4", "neighbouring elements of a head that turn together"},
+      {"gpt_bigcode", "queries that are one tensor with one key and value"},
+      {"gpt_neox", "attention and feed-forward part side by side"},
+      {"gpt_oss", "scores of no key (attention sinks)"},
+      {"gptj", "attention and feed-forward part side by side"},
+      {"granitemoehybrid", "layers of Mamba"},
+      {"helium", "neighbouring elements of a head that turn together"},
+      {"hunyuan_v1_dense", "norms of queries and keys that have turned already"},
+      {"llama4", "images, and attention in chunks"},
+      {"ministral3", "queries that are scaled by their position"},
+      {"mistral3", "images"},
+      {"mpt", "positions as a slope of the scores (ALiBi)"},
+      {"nemotron", "a squared ReLU, and layer norms with an offset"},
+      {"olmo", "norms without weights"},
+      {"opt", "learnt positions that begin at 2"},
+      {"phi", "attention and feed-forward part side by side"},
+      {"qwen3_5", "layers of linear attention"},
+      {"qwen3_next", "layers of linear attention"}};
   const auto found = kMissing->find(family);
   return found == kMissing->end() ? "" : absl::StrCat(" has ", found->second, ", which Penstock has not");
 }
@@ -129,6 +175,7 @@ void DropIdleWindow(v1::ModelSpec& model) {
   if (model.attention_window() < model.max_sequence_length() || model.window_rotary_theta() > 0) return;
   model.clear_attention_window();
   model.clear_windowless_interval();
+  model.clear_windowless_layers();
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
-// Hugging Face's config.json as Penstock's description of a model: Gemma 2 and 3 (text), GPT-2, Granite,
-// Llama, Mistral, Mixtral, OLMo 2, OLMoE, Phi-3, Qwen2 and Qwen3 (with experts too), SmolLM3, and T5 (1.0 and
-// 1.1).
+// Hugging Face's config.json as Penstock's description of a model: of the families of family_names.h.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,29 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "penstock/v1/job.pb.h"
+#include "planner/cli/model/family_names.h"
 
 namespace penstock::cli {
 
-// `model_type` of the families, as config.json has it.
-inline constexpr const char* kGemma2 = "gemma2";
-inline constexpr const char* kGemma3 = "gemma3_text";
-inline constexpr const char* kGpt2 = "gpt2";
-inline constexpr const char* kGranite = "granite";
-inline constexpr const char* kLlama = "llama";
-inline constexpr const char* kMistral = "mistral";
-inline constexpr const char* kMixtral = "mixtral";
-inline constexpr const char* kOlmo2 = "olmo2";
-inline constexpr const char* kOlmoe = "olmoe";
-inline constexpr const char* kPhi3 = "phi3";
-inline constexpr const char* kQwen2 = "qwen2";
-inline constexpr const char* kQwen2Moe = "qwen2_moe";
-inline constexpr const char* kQwen3 = "qwen3";
-inline constexpr const char* kQwen3Moe = "qwen3_moe";
-inline constexpr const char* kSmolLm3 = "smollm3";
-inline constexpr const char* kT5 = "t5";
-
 struct HuggingFaceModel {
-  // One of the above.
+  // One of family_names.h.
   std::string family;
   // Its max_sequence_length is the longest that the configuration names, and of a T5, whose positions have no
   // end, 0. Its number format is that of the weights.
@@ -58,8 +39,8 @@ absl::StatusOr<nlohmann::ordered_json> ConfigOfModel(const v1::ModelSpec& model)
 // "bfloat16", as configurations name it.
 const char* DataTypeName(v1::DataType type);
 
-// The family that `model` is most like: one of the above. Of a Mistral or a Phi-3 without a window and with
-// whole heads that turn it is Llama, from which they do not differ in what is computed.
+// The family that `model` is most like: one of family_names.h. Of a Mistral or a Phi-3 without a window and
+// with whole heads that turn it is Llama, from which they do not differ in what is computed.
 std::string FamilyOf(const v1::ModelSpec& model);
 
 }  // namespace penstock::cli

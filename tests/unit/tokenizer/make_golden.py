@@ -9,11 +9,13 @@ import io
 import json
 import pathlib
 import sys
+import tempfile
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 import tokenizers
 import transformers
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 # Of OpenAI's cl100k, which Qwen and Llama 3 have with other numbers of digits.
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -87,6 +89,16 @@ def smollm():
     return byte_pairs(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level()]))
 
 
+def deepseek():
+    """Several splits, the first of which leave text over; a normalizer of no steps."""
+    isolated = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in (r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", PATTERN.replace("DIGITS", ""))]
+    return byte_pairs(pre_tokenizers.Sequence([*isolated, byte_level(use_regex=False)]), normalizers.Sequence([]))
+
+
+def anthropic():
+    return byte_pairs(byte_level(), normalizers.NFKC())
+
+
 def llama2():
     """Words with U+2581 in front, bytes for what is not in the vocabulary, as converted from SentencePiece."""
     special = ["<unk>", "<s>", "</s>"]
@@ -105,11 +117,67 @@ def llama2():
     return tokenizer
 
 
-KINDS = {"gpt2": (gpt2, None), "qwen2": (qwen2, CHATML), "llama3": (llama3, LLAMA), "smollm": (smollm, CHATML), "llama2": (llama2, None)}
+def mistral():
+    """As Llama 2, with a space in front of the text alone, and none behind special tokens."""
+    tokenizer = llama2()
+    tokenizer.normalizer = None
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first", split=False)
+    return tokenizer
+
+
+def gemma():
+    """As Llama 2, with no space in front; tokens that were added, with the spaces around them."""
+    tokenizer = llama2()
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_tokens([AddedToken("tokens", lstrip=True, rstrip=True, normalized=False), AddedToken("ça va", normalized=True)])
+    return tokenizer
+
+
+# What SentencePiece's table has of them; the published tables have 240 KB.
+RULES = {"ﬁ": "fi", "\u00a0": " ", "\u3000": " ", "e\u0301": "é", "\t": " ", "\r": "", "Ü": "U\u0308", "ſ": "s", "\u200b": " ", "a": "a"}
+
+
+def unigram(cut, steps=()):
+    """With a table of characters, as T5 and others have it."""
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        for text, becomes in RULES.items():
+            rules.write(" ".join(f"{ord(c):X}" for c in text) + "\t" + " ".join(f"{ord(c):X}" for c in becomes) + "\n")
+        rules.flush()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(line for text in CORPUS for line in text.splitlines() if line), model_writer=model,
+                                                 vocab_size=300, model_type="unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+                                                 normalization_rule_tsv=rules.name, hard_vocab_limit=False, minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    tokenizer = Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in proto.pieces], unk_id=2))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap), *steps])
+    tokenizer.pre_tokenizer = cut
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in ("<pad>", "</s>", "<unk>")])
+    return tokenizer
+
+
+def metaspace():
+    return pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+
+
+def t5_json():
+    return unigram(pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace()]))
+
+
+def mt5():
+    return unigram(metaspace(), [normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
+
+
+KINDS = {"gpt2": (gpt2, None), "qwen2": (qwen2, CHATML), "llama3": (llama3, LLAMA), "smollm": (smollm, CHATML), "llama2": (llama2, None),
+         "deepseek": (deepseek, CHATML), "anthropic": (anthropic, None), "mistral": (mistral, None), "gemma": (gemma, None), "t5_json": (t5_json, None),
+         "mt5": (mt5, None)}
 
 
 def config_of(kind, template):
-    begin, end = ("<s>", "</s>") if kind == "llama2" else ("<|endoftext|>", "<|im_end|>")
+    begin, end = ("<s>", "</s>") if kind in ("llama2", "mistral", "gemma", "t5_json", "mt5") else ("<|endoftext|>", "<|im_end|>")
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": begin, "eos_token": {"content": end, "__type": "AddedToken"}}
     return dict(config, chat_template=template) if template else config
 

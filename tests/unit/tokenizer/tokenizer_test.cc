@@ -83,7 +83,8 @@ TEST_P(Tokenizer, WritesConversationsAsItsTemplateDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Tokenizer,
-                         testing::Values("gpt2", "qwen2", "llama3", "smollm", "llama2", "t5"),
+                         testing::Values("gpt2", "qwen2", "llama3", "smollm", "llama2", "t5", "deepseek",
+                                         "anthropic", "mistral", "gemma", "t5_json", "mt5"),
                          [](const auto& kind) { return kind.param; });
 
 class TokenizerFile : public testing::Test {
@@ -110,12 +111,13 @@ TEST_F(TokenizerFile, IsTakenAloneToo) {
 }
 
 TEST_F(TokenizerFile, IsRefusedByWhatIsNotKnownOfIt) {
-  EXPECT_THAT(Refusal(With([](Json& json) {
-                json["normalizer"] = {{"type", "NFKC"}};
-              })),
-              AllOf(HasSubstr("tokenizer.json'"), HasSubstr("normalizer (NFKC)"), HasSubstr("\"tokens\"")));
-  EXPECT_THAT(Refusal(With([](Json& json) { json["model"]["type"] = "Unigram"; })),
-              HasSubstr("model.type is 'Unigram'"));
+  EXPECT_THAT(
+      Refusal(With([](Json& json) {
+        json["normalizer"] = {{"type", "Lowercase"}};
+      })),
+      AllOf(HasSubstr("tokenizer.json'"), HasSubstr("normalizer (Lowercase)"), HasSubstr("\"tokens\"")));
+  EXPECT_THAT(Refusal(With([](Json& json) { json["model"]["type"] = "WordPiece"; })),
+              HasSubstr("model.type is 'WordPiece'"));
   EXPECT_THAT(Refusal(With([](Json& json) { json["model"]["dropout"] = 0.1; })), HasSubstr("model.dropout"));
   EXPECT_THAT(Refusal(With([](Json& json) {
                 json["post_processor"] = {{"type", "Other"}};
@@ -127,12 +129,68 @@ TEST_F(TokenizerFile, IsRefusedByWhatIsNotKnownOfIt) {
   EXPECT_THAT(Refusal(folder_.Path("nowhere")), HasSubstr("there is no file or folder"));
 }
 
+// Parts of a tokenizer whose vocabulary is of pieces of text.
+TEST_F(TokenizerFile, OfPiecesIsRefusedByWhatIsNotKnownOfIt) {
+  const auto refusal = [&](const auto& change) {
+    Json tokenizer = ReadJson(Golden("gemma/tokenizer.json"));
+    change(tokenizer);
+    return Refusal(folder_.Write("tokenizer.json", tokenizer.dump()));
+  };
+  EXPECT_EQ(refusal([](Json&) {}), "");
+  EXPECT_THAT(refusal([](Json& json) {
+                json["normalizer"] = {{"type", "Lowercase"}};
+              }),
+              HasSubstr("normalizer (Lowercase)"));
+  EXPECT_THAT(refusal([](Json& json) {
+                json["pre_tokenizer"] = {{"type", "Punctuation"}};
+              }),
+              HasSubstr("pre_tokenizer (Punctuation)"));
+  EXPECT_THAT(refusal([](Json& json) {
+                json["decoder"] = {{"type", "WordPiece"}};
+              }),
+              HasSubstr("decoder (WordPiece)"));
+  EXPECT_THAT(refusal([](Json& json) { json["pre_tokenizer"]["invert"] = true; }),
+              HasSubstr("invert is true"));
+  EXPECT_THAT(refusal([](Json& json) {
+                json["pre_tokenizer"]["pattern"] = {{"Regex", "[a-z]+"}};
+              }),
+              HasSubstr("the expression [a-z]+"));
+  EXPECT_THAT(refusal([](Json& json) { json["added_tokens"][0]["single_word"] = true; }),
+              HasSubstr("single_word"));
+  EXPECT_THAT(refusal([](Json& json) { json["model"]["merges"].push_back("not there"); }),
+              HasSubstr("model.merges: \"not there\" is not in the vocabulary"));
+  EXPECT_THAT(refusal([](Json& json) {
+                json["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}};
+              }),
+              HasSubstr("precompiled_charsmap: is no table"));
+  EXPECT_THAT(refusal([](Json& json) {
+                json["model"] = {{"type", "Unigram"},
+                                 {"vocab", Json::array({Json::array({"a", 0.0})})},
+                                 {"unk_id", nullptr}};
+              }),
+              HasSubstr("model.unk_id: is missing"));
+}
+
 // The library drops what a split leaves over; Hugging Face's keeps it.
+TEST_F(TokenizerFile, KeepsTextThatASplitLeavesOver) {
+  const auto tokenizer = Start(With([](Json& json) {
+    const Json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", "\\s?\\p{L}+"}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}};
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, json["pre_tokenizer"]}}};
+  }));
+  ASSERT_NE(tokenizer, nullptr);
+  const auto tokens = tokenizer->Encode("12 a, 3");
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_EQ(*tokenizer->Decode(*tokens), "12 a, 3");
+}
+
 TEST_F(TokenizerFile, IsRefusedWhereTextWouldBeLost) {
   const std::string path = With([](Json& json) {
     const Json split = {{"type", "Split"},
                         {"pattern", {{"Regex", "\\s?\\p{L}+"}}},
-                        {"behavior", "Isolated"},
+                        {"behavior", "Removed"},
                         {"invert", false}};
     json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, json["pre_tokenizer"]}}};
   });

@@ -232,6 +232,9 @@ struct Place {
 };
 
 bool HasWindow(const ModelConfig& config, int64_t layer) {
+  for (const int64_t windowless : config.windowless_layers) {
+    if (windowless == layer) return false;
+  }
   return config.attention_window > 0 &&
          (config.windowless_interval == 0 || (layer + 1) % config.windowless_interval != 0);
 }

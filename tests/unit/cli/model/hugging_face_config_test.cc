@@ -426,23 +426,33 @@ TEST(HuggingFaceConfigTest, AWindowIsThatOfItsLayers) {
   EXPECT_EQ(window(qwen, "layer_types", types), (std::pair<uint32_t, uint32_t>(4096, 2)));
 }
 
-TEST(HuggingFaceConfigTest, LayersWithoutAWindowComeByTurns) {
+TEST(HuggingFaceConfigTest, LayersWithAWindowAreThoseThatAreNamed) {
+  const auto windowless = [](const Json& config) {
+    const v1::ModelSpec model = SpecOf(config);
+    return std::vector<uint32_t>(model.windowless_layers().begin(), model.windowless_layers().end());
+  };
   Json qwen = Qwen2();
   qwen["use_sliding_window"] = true;
   qwen["sliding_window"] = 4096U;
-  std::vector<std::string> types(24, "full_attention");
-  types[3] = "sliding_attention";
-  EXPECT_THAT(RefusalOf(qwen, "layer_types", types),
-              HasSubstr("layer_types: Penstock has windows in all layers, or in all but every n-th"));
+  std::vector<std::string> types(24, "sliding_attention");
+  types[3] = types[4] = "full_attention";
+  qwen["layer_types"] = types;
+  EXPECT_EQ(windowless(qwen), std::vector<uint32_t>({4, 5}));
   types[3] = "linear_attention";
   EXPECT_THAT(RefusalOf(qwen, "layer_types", types), HasSubstr("layer_types: has \"linear_attention\""));
   EXPECT_THAT(RefusalOf(qwen, "layer_types", std::vector<std::string>(3, "full_attention")),
               HasSubstr("layer_types: has 3 layers; the model has 24"));
-  EXPECT_THAT(RefusalOf(qwen, "max_window_layers", 21), HasSubstr("max_window_layers: Penstock has windows"));
+  // Those from a layer on.
+  qwen.erase("layer_types");
+  qwen["max_window_layers"] = 3;
+  EXPECT_EQ(windowless(qwen), std::vector<uint32_t>({1, 2, 3}));
+  // Of a SmolLM3 those without positions.
   Json smol = SmolLm3();
   smol.erase("layer_types");
   smol["sliding_window"] = 512U;
-  EXPECT_THAT(RefusalOf(smol, "use_sliding_window", true), HasSubstr("not in those without positions"));
+  smol["use_sliding_window"] = true;
+  EXPECT_EQ(windowless(smol).size(), 27U);
+  EXPECT_EQ(windowless(smol)[3], 5U);
 }
 
 TEST(HuggingFaceConfigTest, APhi3IsALlamaWithOtherTensors) {
@@ -546,9 +556,9 @@ TEST(HuggingFaceConfigTest, AnOlmo2HasItsNormsBehind) {
 }
 
 TEST(HuggingFaceConfigTest, RefusesAFamilyByWhatItHas) {
-  EXPECT_THAT(RefusalOf(Llama(), "model_type", "olmo3"),
-              HasSubstr("'olmo3' has a scaling of positions in some layers alone, which Penstock has not; "
-                        "known are gemma2"));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", "cohere"),
+              HasSubstr("'cohere' has attention and feed-forward part side by side, which Penstock has not; "
+                        "known are cwm"));
   EXPECT_THAT(RefusalOf(Qwen2(), "num_key_value_heads", nullptr),
               HasSubstr("num_key_value_heads: is missing"));
   EXPECT_THAT(RefusalOf(Qwen2(), "rope_theta", nullptr), HasSubstr("rope_theta: is missing"));
@@ -584,8 +594,7 @@ TEST(HuggingFaceConfigTest, RefusesByNameWhatItDoesNotKnow) {
   EXPECT_THAT(RefusalOf(Llama(), "attention_multiplier", 0.5),
               HasSubstr("config.json: attention_multiplier: 0.5"));
   EXPECT_THAT(RefusalOf(Llama(), "hidden_act", "gelu"), HasSubstr("config.json: hidden_act: \"gelu\""));
-  EXPECT_THAT(RefusalOf(Llama(), "model_type", "falcon"),
-              HasSubstr("model_type: 'falcon'; known are gemma2"));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", "unheard"), HasSubstr("model_type: 'unheard'; known are cwm"));
   EXPECT_THAT(RefusalOf(Llama(), "model_type", nullptr), HasSubstr("model_type: is missing"));
   EXPECT_THAT(RefusalOf(Llama(), "quantization_config", Json{{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(RefusalOf(Llama(), "torch_dtype", "int8"), HasSubstr("dtype: 'int8'"));

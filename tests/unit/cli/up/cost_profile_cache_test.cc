@@ -48,7 +48,7 @@ TEST(CostProfileCacheTest, TheNameIsReadable) {
 }
 
 TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
-  std::vector<v1::ModelSpec> models(24, Model());
+  std::vector<v1::ModelSpec> models(25, Model());
   models[1].set_architecture(v1::ARCHITECTURE_T5);
   models[2].set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
   models[3].set_attention_inner(128);
@@ -73,6 +73,7 @@ TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
   models[21].set_query_key_value_clip(8);
   models[22].set_router_balance_loss(0.1);
   models[23].set_router_z_loss(0.1);
+  models[24].add_windowless_layers(2);
   std::set<std::string> names = {Name(Model(), 2)};
   for (const v1::ModelSpec& model : models) names.insert(Name(model));
   EXPECT_EQ(names.size(), models.size() + 1);

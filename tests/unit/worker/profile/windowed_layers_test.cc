@@ -22,6 +22,14 @@ TEST(WindowedLayersTest, EveryNthLayerHasNone) {
   EXPECT_EQ(layers.first().window, 512);
 }
 
+TEST(WindowedLayersTest, NamedLayersHaveNone) {
+  ModelConfig config = ModelWith(5, 512, 0);
+  config.windowless_layers = {0, 3};
+  const WindowedLayers layers = WindowedLayersOf(config);
+  EXPECT_EQ(layers.windowed, 3);
+  EXPECT_TRUE(layers.without_window == 0 || layers.without_window == 3) << layers.without_window;
+}
+
 TEST(WindowedLayersTest, LayersThatAreAlikeAreNotToldApart) {
   EXPECT_FALSE(WindowedLayersOf(ModelWith(4, 0, 0)).differ());
   EXPECT_FALSE(WindowedLayersOf(ModelWith(4, 16, 0)).differ());
