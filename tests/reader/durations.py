@@ -1,5 +1,8 @@
 """The duration of every instruction from the cost profile (execution.md, section 7)."""
 
+import functools
+import operator
+
 from costs import LEVELS, round_half_up
 
 
@@ -15,9 +18,18 @@ def parameter_bytes(costs, stage):
     return max(0.0, result - stage.repeated_table_bytes) if stage.repeated_table_bytes else result
 
 
-def pass_durations(costs, stage, sums, recompute):
-    """{op: nanoseconds} that a rank computes in the passes of a micro-batch on a stage."""
-    times = {kind: costs.times(kind, sums) for kind in costs.kinds if stage.layers(kind) > 0}
+def _layer_times(costs, kind, share):
+    """PassTimes of a layer. Parts of a micro-batch go through it one by one; head and embeddings take it whole."""
+    return functools.reduce(operator.add, (costs.times(kind, part.sums) for part in share.in_parts))
+
+
+def pass_durations(costs, stage, share, recompute, beside_ns):
+    """{op: nanoseconds} that a rank computes in the passes of its share of a micro-batch on a stage.
+
+    beside_ns: what backward passes make of products for weights while rows of experts travel.
+    """
+    sums = share.sums
+    times = {kind: _layer_times(costs, kind, share) for kind in costs.kinds if stage.layers(kind) > 0}
     levels = stage.levels(recompute)
     embeddings = 0.0
     if stage.embeds_source:
@@ -37,7 +49,7 @@ def pass_durations(costs, stage, sums, recompute):
         head = costs.times("head", sums)
         forward += head.forward
         backward += head.backward["none"]
-    backward_ns, weight_ns = round_half_up(backward), round_half_up(weight)
+    backward_ns, weight_ns = round_half_up(backward), round_half_up(weight) - beside_ns
     return {
         "FORWARD": round_half_up(forward),
         "BACKWARD": backward_ns,

@@ -53,7 +53,7 @@ def _table(axes, scale, gap):
 
 
 def gpt_profile(
-    tables=False, closed_form=True, layers=8, dtype="BFLOAT16", loss_tokens_only=False, key_value_heads=0, measured=False, cluster=None
+    tables=False, closed_form=True, layers=8, dtype="BFLOAT16", loss_tokens_only=False, key_value_heads=0, measured=False, cluster=None, hidden=48, heads=4
 ):
     rows, lengths = [1, 2, 4, 8], [8, 32, 128, 300]
     axes = [rows, lengths] if tables else None
@@ -64,7 +64,7 @@ def gpt_profile(
     if measured:  # A rank's part of a layer, by tensor ranks.
         for cost, size in zip(layer["tensor"], (0.57, 0.31)):
             cost["forward"] = _layer("part", size)["forward"]
-    model = {"architecture": "ARCHITECTURE_GPT", "layers": layers, "hidden": 48, "heads": 4, "ffn": 192, "vocab": 1000}
+    model = {"architecture": "ARCHITECTURE_GPT", "layers": layers, "hidden": hidden, "heads": heads, "ffn": 192, "vocab": 1000}
     if key_value_heads:
         model["key_value_heads"] = key_value_heads
     profile = {
@@ -112,6 +112,15 @@ def with_shared_expert(file, ffn, gated):
     return {**file, "model": {**file["model"], "shared_expert_ffn": ffn, "gated_shared_expert": gated}}
 
 
+def with_small_overhead(file):
+    """The same of layers that take hardly longer for tokens in several parts than for all of them at once."""
+    layers = []
+    for layer in file["profile"]["layers"]:
+        form = {**layer["forward"], "fixed_ns": 0.0131 * layer["forward"]["fixed_ns"], "half_efficiency_tokens": 1.75}
+        layers.append({**layer, "forward": form})
+    return {**file, "profile": {**file["profile"], "layers": layers}}
+
+
 def with_windows(file, window, interval, **fields):
     """The same of a model whose layers have a window, but for every interval-th."""
     model = {**file["model"], "attention_window": window, "windowless_interval": interval, **fields}
@@ -155,6 +164,13 @@ def _file(name, model, profile, dtype):
     return {"model": model, "profile": {key: value for key, value in profile.items() if value is not None}}
 
 
+_LINKS_FOR_PARTS = {
+    "intra_node_collective_bytes_per_second": 1.9e8,
+    "intra_node_collective_latency_ns": "77",
+    "inter_node_collective_bytes_per_second": 3.7e8,
+    "inter_node_collective_latency_ns": "409",
+}
+
 PROFILES = {
     "gpt": gpt_profile(),
     "gpt-loss-only": gpt_profile(loss_tokens_only=True, dtype="FLOAT32"),
@@ -180,6 +196,11 @@ PROFILES = {
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "intra_node_collective_bytes_per_second": 2.1e9}), 16, [(1, 2)]),
     "gpt-experts-far": with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]),
+    # Micro-batches in parts, whose rows travel inside nodes, and between them: of so many bytes that 7/8 of one is no whole number.
+    "gpt-experts-parts": with_small_overhead(with_experts(
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)])),
+    "gpt-experts-parts-slow": with_slow_ranks(with_windows(with_small_overhead(with_experts(
+        gpt_profile(loss_tokens_only=True, hidden=46, heads=2, cluster={"gpus_per_node": 3, "exchange_overlap": 1, **_LINKS_FOR_PARTS}), 8, [(1, 8)])), 24, 3), {1: 1.37, 6: 1.533}),
     "gpt-experts": with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]),
     "gpt-shared-expert": with_shared_expert(with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]), 80, True),

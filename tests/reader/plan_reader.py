@@ -8,17 +8,13 @@ import hashlib
 
 import habits
 import rules
-from costs import round_half_up
-from durations import (
-    optimizer_duration,
-    pass_durations,
-    rank_parameter_bytes,
-    reduce_duration,
-)
+from durations import optimizer_duration, rank_parameter_bytes, reduce_duration
 from exchange import NAMES, PassExchange
 from execution import times
 from memory import largest_account, stage_bytes, static_bytes, static_bytes_with_share
 from memory_units import ELEMENT_BYTES
+from parts import check_most_parts
+from pass_costs import PassCosts
 from predictions import Predictor
 from reading import PASSES, Reading
 from report import Report
@@ -69,6 +65,7 @@ def _check_origin(reading, profile_file, report):
     for pipeline in reading.world.pipelines:
         _check_places(pipeline, report)
     _check_options(reading, report)
+    check_most_parts(reading, report)
     limit = options.memory_limit_bytes or profile_file.profile.cluster.memory_bytes
     for rank, program in enumerate(reading.programs):
         report.compare("origin", f"rank {rank}", "memory_limit_bytes", program.memory_limit_bytes, limit)
@@ -143,30 +140,16 @@ def _check_durations(reading, world_costs, report):
     """Returns the recomputed durations, and what instructions would take on their ranks alone, both [rank][id]."""
     durations = [[0] * len(program.instructions) for program in reading.programs]
     own = [[0] * len(program.instructions) for program in reading.programs]
-    passes = {}
-
-    def of_contexts(rank, index, stage):
-        """[(own durations by op, exchange by op)] of the context ranks of a rank's stage group."""
-        replica, of_mesh = reading.replica_of(rank), world_costs.of_rank(rank)
-        key = (replica, index, stage.index)
-        if key not in passes:
-            recompute = reading.plan.replicas[replica].micro_batches[index].recompute[stage.index]
-            shares = [reading.share(replica, index, context) for context in range(of_mesh.pipeline.contexts)]
-            factor = of_mesh.costs.slowness(of_mesh.pipeline.ranks_of_group(replica, stage))
-            passes[key] = [_slowed(_pass_costs(of_mesh, stage, share, recompute), factor) for share in shares]
-        return passes[key]
-
+    pass_costs = PassCosts(reading, world_costs)
     for rank, item in reading.instructions():
-        pipeline = reading.pipeline_of(rank)
-        op, stage, place = reading.op(item), pipeline.stages[item.stage], reading.place(rank, item)
+        op, stage, place = reading.op(item), reading.pipeline_of(rank).stages[item.stage], reading.place(rank, item)
         duration = alone = 0
         if op in PASSES:
-            found = of_contexts(rank, item.micro_batch, stage)
-            alone, exchange = found[pipeline.context(rank)][op]
-            duration = max(costs_of[op][0] for costs_of in found)
+            cost = pass_costs.of(rank, item)
+            alone, duration = cost.own_ns, cost.expected_ns
             if reading.is_joint(rank, item):
                 report.compare("durations", place, "own_duration_ns", item.own_duration_ns, alone)
-                _compare_exchange(item, exchange, place, report)
+                _compare_exchange(item, cost.exchange, place, report)
         elif item.transfer is not None:
             duration = alone = world_costs.of_rank(rank).costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
         else:
@@ -189,29 +172,6 @@ def _update_duration(reading, world_costs, rank, op, stage):
     if reading.world.parameter_shares:
         return world_costs.share_duration(rank)
     return sum(optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded) for held in pipeline.stages_of(rank))
-
-
-def _pass_costs(of_mesh, stage, share, recompute):
-    """{op: (own duration, PassExchange)} of a rank with a share of a micro-batch."""
-    result = {}
-    computed_in = pass_durations(of_mesh.costs, stage, share.sums, recompute)
-    beside = of_mesh.exchanges.products_beside(share.sums)
-    if beside:
-        computed_in["BACKWARD_WEIGHT"] -= beside.taken_ns(stage.decoder_layers)
-        computed_in["BACKWARD_INPUT"] += beside.taken_ns(stage.decoder_layers)
-    for op, computed in computed_in.items():
-        exchange = of_mesh.exchanges.of_pass(op, stage, share, recompute)
-        result[op] = (computed + exchange.added_ns, exchange)
-    return result
-
-
-def _slowed(costs_of, factor):
-    """The same on a stage group that is slow; rounded once more."""
-    if factor == 1:
-        return costs_of
-    result = {op: (round_half_up(own * factor), exchange) for op, (own, exchange) in costs_of.items()}
-    inputs = result["BACKWARD"][0] - result["BACKWARD_WEIGHT"][0]
-    return {**result, "BACKWARD_INPUT": (inputs, costs_of["BACKWARD_INPUT"][1])}
 
 
 def _compare_exchange(item, expected, place, report):

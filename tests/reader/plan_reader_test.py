@@ -19,7 +19,9 @@ from types import SimpleNamespace
 
 from damage import DAMAGES, Inapplicable
 from damage_meshes import DAMAGES_TO_MESHES
+from damage_parts import DAMAGES_TO_PARTS
 from damage_shares import DAMAGES_TO_SHARES
+from drawn_parts import NoParts, with_drawn_parts
 from exchange import NAMES
 from inputs import PROFILES, lengths_csv
 from memory import largest_in_every_order
@@ -111,6 +113,15 @@ CASES = {
     "tight memory": ("gpt", "--pp=2 --dp=1 --policy=padding --micro-batch-size=1 --schedule=ready-first --recompute=none", 0.3),
     "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
     "tight memory, V": ("gpt", "--pp=2 --dp=1 --schedule=ready-first --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.4),
+    "experts, concatenated": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=2 --policy=concatenated --token-cap=200 --recompute=selective"),
+    "parts, split backward": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=700 --recompute=none"),
+    "parts, padded, full": ("gpt-experts-parts", "--pp=1 --dp=2 --cp=2 --ep=2 --policy=padding --micro-batch-size=6 --recompute=full"),
+    "parts, selective": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1500 --most-parts=3 --recompute=selective"),
+    "parts, loop": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --parameter-shares --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1 --token-cap=700 --policy=packed"),
+    "parts, slow ranks": ("gpt-experts-parts-slow", "--pp=2 --dp=1 --cp=8 --ep=8 --policy=packed --token-cap=900 --schedule=split-backward --recompute=full"),
+    "parts, side by side": ("gpt-experts-parts", "--strategies='cp 4 x ep 4 + cp 2 x ep 2' --layout=packed"),
+    "parts, tight memory": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --policy=packed --token-cap=900", 0.6),
+    "long samples, parts": ("gpt-experts-parts", "--pp=1 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=4000 --rows=0:4"),
 }
 
 
@@ -243,6 +254,89 @@ class MeshesSideBySide(unittest.TestCase):
         self.assertEqual([group.ranks for group in plan.groups], [[0, 1, 2, 3, 4, 5, 6], [0, 1], [2, 3]])
 
 
+def facts_of_parts(case):
+    """What a plan has of micro-batches that go through passes in parts."""
+    schema, plan, profile = MADE.schema, case.planned_batch.plan, case.profile_file.profile
+    cut = {
+        (replica, index): item
+        for replica, messages in enumerate(plan.replicas)
+        for index, item in enumerate(messages.micro_batches)
+        if item.part_rows
+    }
+    facts = set()
+    if cut:
+        node = profile.cluster.gpus_per_node
+        facts.add("overlap below 1" if profile.cluster.exchange_overlap < 1 else "overlap")
+        facts.add("slow ranks" if profile.slow_ranks else "no slow ranks")
+        facts.add("windows" if plan.model.attention_window else "no windows")
+        facts.add("several meshes" if plan.meshes else "one mesh")
+        facts.update("several nodes" for group in plan.groups if len({rank // node for rank in group.ranks}) > 1)
+    for item in cut.values():
+        facts.update((f"{len(item.part_rows) - 1} parts", schema.enum_name("Layout", item.layout)))
+        facts.update(level for entry in item.recompute for level in ("full", "selective") if getattr(entry, f"{level}_layers"))
+        facts.update("a divided row" for ranks in item.span_ranks if ranks > 1)
+    for program in plan.programs:
+        of_cut = [item for item in program.instructions if (program.replica, item.micro_batch) in cut]
+        facts.update("several stages" if len(program.stages) > 1 else "one stage" for _ in of_cut)
+        facts.update(schema.enum_name("Op", item.op) for item in of_cut)
+        facts.update(name for item in of_cut if item.exchange is not None for name in NAMES if getattr(item.exchange, name))
+    return facts
+
+
+class MicroBatchesInParts(unittest.TestCase):
+    def test_are_in_the_plans(self):
+        """Without this the tests of such plans could be about whole ones."""
+        seen = {name: facts_of_parts(case) for name, case in MADE.cases.items()}
+        for name, facts in seen.items():
+            if "parts" in name:
+                self.assertNotEqual(facts, set(), name)
+        expected = {"2 parts", "3 parts", "4 parts", "PADDED", "PACKED", "full", "selective", "a divided row", "several stages"}
+        expected |= {"BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "slow ranks", "windows", "overlap", "overlap below 1"}
+        expected |= {"several meshes", "several nodes", "context_exposed_ns", "expert_exposed_ns"}
+        self.assertEqual(expected - set().union(*seen.values()), set())
+
+    def test_are_never_more_than_the_job_allows(self):
+        case = MADE.cases["parts, selective"]
+        counts = [len(item.part_rows) - 1 for replica in case.planned_batch.plan.replicas for item in replica.micro_batches]
+        self.assertEqual(case.planned_batch.plan.options.most_parts, 3)
+        self.assertEqual(max(counts), 3)
+
+    def test_send_bytes_by_part(self):
+        """Rounded down for each part: some cuts change what the micro-batch sends in all."""
+        text = r"expert_bytes is \d+, (should be|expected) \d+"
+        case = MADE.cases["parts, slow ranks"]
+        for damaged in self._cut_elsewhere(case.planned_batch):
+            if re.search(text, "\n".join(MADE.read(case, damaged).lines())):
+                settle(MADE.schema, damaged)
+                self.assertRegex(MADE.verify(case, damaged)[1], text)
+                return
+        self.fail("bytes are the same of all cuts")
+
+    @staticmethod
+    def _cut_elsewhere(planned_batch):
+        """With the first micro-batch in two parts, one row longer and shorter from plan to plan, and all numbers as they were."""
+        rows = len(planned_batch.plan.replicas[0].micro_batches[0].samples)
+        for row in range(1, rows):
+            damaged = copy.deepcopy(planned_batch)
+            damaged.plan.replicas[0].micro_batches[0].part_rows = [0, row, rows]
+            yield damaged
+
+    def test_cost_what_reader_and_verify_say_however_they_are_cut(self):
+        generator, layouts = random.Random(17), set()
+        for name, case in MADE.cases.items():
+            try:
+                drawn = with_drawn_parts(MADE.schema, case.planned_batch, case.profile_file, generator)
+            except NoParts:
+                continue
+            with self.subTest(name):
+                self.assertEqual(MADE.read(case, drawn).lines(), [])
+                status, said = MADE.verify(case, drawn)
+                self.assertEqual(status, 0, said)
+            cut = [item for replica in drawn.plan.replicas for item in replica.micro_batches if item.part_rows]
+            layouts.update(MADE.schema.enum_name("Layout", item.layout) for item in cut)
+        self.assertEqual(layouts, {"PADDED", "PACKED", "CONCATENATED"})
+
+
 class TheWorkedExample(unittest.TestCase):
     """Section 15 of execution.md: its files, its command and every row of its table."""
 
@@ -308,6 +402,11 @@ class TheReader(unittest.TestCase):
         with_shares = [(name, case) for name, case in MADE.cases.items() if case.planned_batch.plan.options.parameter_shares]
         # Those of several meshes first: to try a damage takes a copy of the plan.
         self._both_find(DAMAGES_TO_MESHES, dict(sorted(with_shares, key=lambda item: not item[1].planned_batch.plan.meshes)))
+
+    def test_and_verify_find_damage_to_parts(self):
+        # Those in parts first, but of these the shortest: to try a damage takes a copy of the plan.
+        cases = sorted(MADE.cases.items(), key=lambda item: ("parts" not in item[0], item[1].plan_path.stat().st_size))
+        self._both_find(DAMAGES_TO_PARTS, dict(cases))
 
     def _both_find(self, damages, cases):
         """Nothing but the damage is wrong in these plans: times, predictions and hash follow from it."""

@@ -28,7 +28,7 @@ class Reading:
         self._op_names = {number: schema.enum_name("Op", number) for number in schema.enums["Op"].values()}
         self.by_key = [{self.key(item): item for item in program.instructions} for program in self.programs]
         self._shares = [
-            [shares_of(self, item, self.world.pipeline_of_replica(number).contexts) for item in replica.micro_batches]
+            [shares_of(self, item, self.world.pipeline_of_replica(number)) for item in replica.micro_batches]
             for number, replica in enumerate(self.plan.replicas)
         ]
         self._sums = [

@@ -8,6 +8,7 @@ from execution import Meetings, blocked_ranks
 from memory import boundary_shape, largest_account, largest_in_every_order
 from memory_units import ELEMENT_BYTES
 from order import certainly_before
+from parts import check_parts
 from shares import is_allowed, part_of, rows_of
 from token_sums import loss_positions, loss_weight, side_lengths
 
@@ -304,6 +305,7 @@ def check_tokens(reading, report):
                 report.compare("rule 7", place, name, getattr(micro_batch, name), value)
                 totals[name] += value
             _check_spans(reading, replica, micro_batch, place, report)
+            check_parts(reading, micro_batch, reading.world.pipeline_of_replica(replica), place, report)
             _check_layout(reading, micro_batch, [side_lengths(reading.is_t5, sample) for sample in samples], place, report)
     for name in names:
         report.compare("rule 7", "plan", name, getattr(reading.plan, name), totals[name])

@@ -1,7 +1,8 @@
-"""What each context rank has of a micro-batch (execution.md, section 10), and what it sends and receives of keys and values (section 7)."""
+"""What each context rank has of a micro-batch and of its parts (execution.md, section 10), and what it sends and receives of keys and values (7)."""
 
 from dataclasses import dataclass, field
 
+from parts import rows_of_parts
 from token_sums import TokenSums, side_lengths, target_square, token_sums
 
 
@@ -16,6 +17,13 @@ class Share:
     # Tokens whose keys and values go out and come in, in one layer of a forward pass, by span (first, ranks).
     sent: dict = field(default_factory=dict)
     received: dict = field(default_factory=dict)
+    # Of the parts of a micro-batch that is cut, a Share of each.
+    parts: list = field(default_factory=list)
+
+    @property
+    def in_parts(self):
+        """Shares through which passes go in turn: all of it at once where the micro-batch is whole."""
+        return self.parts or [self]
 
 
 def rows_of(reading, micro_batch):
@@ -60,14 +68,25 @@ def is_allowed(first, ranks, length, contexts):
     return ranks == 1 or length >= 2 * ranks
 
 
-def shares_of(reading, micro_batch, contexts):
-    """One Share for each of so many context ranks."""
+def shares_of(reading, micro_batch, pipeline):
+    """One Share for each context rank of a pipeline."""
+    model, contexts = reading.plan.model, pipeline.contexts
     if contexts == 1:
         is_packed = reading.layout(micro_batch) == "PACKED"
-        return [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples, reading.plan.model))]
+        return [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples, model))]
+    rows = list(zip(rows_of(reading, micro_batch), micro_batch.span_first, micro_batch.span_ranks))
+    shares = _shares_of_rows(model, rows, contexts)
+    for part in rows_of_parts(reading, micro_batch, pipeline):
+        for share, of_part in zip(shares, _shares_of_rows(model, rows[part.start : part.stop], contexts)):
+            share.parts.append(of_part)
+    return shares
+
+
+def _shares_of_rows(model, rows, contexts):
+    """`rows`: [((length, samples), first rank of the span, ranks of the span)]."""
     tokens, squares, losses = [0] * contexts, [0.0] * contexts, [0] * contexts
     shares = [Share(None) for _ in range(contexts)]
-    for (length, samples), first, ranks in zip(rows_of(reading, micro_batch), micro_batch.span_first, micro_batch.span_ranks):
+    for (length, samples), first, ranks in rows:
         if not is_allowed(first, ranks, length, contexts):
             continue  # Rule 7.
         places = loss_places(samples)
@@ -76,9 +95,9 @@ def shares_of(reading, micro_batch, contexts):
             for own in ranges_of(length, ranks, number):
                 tokens[context] += len(own)
                 losses[context] += sum(place in own for place in places)
-            squares[context] += target_square(reading.plan.model, length) / ranks
+            squares[context] += target_square(model, length) / ranks
             if ranks > 1:
-                _add_exchange(reading.plan.model, shares[context], (first, ranks), length, number)
+                _add_exchange(model, shares[context], (first, ranks), length, number)
     for context, share in enumerate(shares):
         share.sums = TokenSums(False, 0, 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context])
     return shares

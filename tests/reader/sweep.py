@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from costs import NoCost
+from drawn_parts import NoParts, with_drawn_parts
 from inputs import PROFILES, lengths_csv
 from plan_reader import read_plan
 from read_plan import load_message, load_schema
@@ -24,6 +25,13 @@ SCHEDULES = ("1f1b", "ready-first", "split-backward", "interleaved", "auto")
 RECOMPUTES = ("none", "selective", "full", "auto")
 
 
+# Of the jobs with stage groups, how many have ranks that divide the experts and nothing else. Their micro-batches may be cut into
+# parts, where they have rows enough.
+SHARE_OF_EXPERTS_ALONE = 0.35
+SAMPLES_OF_EXPERTS_ALONE = 48
+PROFILES_OF_EXPERTS_ALONE = [file for file in PROFILES.values() if file["profile"]["cluster"].get("exchange_overlap")]
+# Context ranks, and over how many of them the experts are divided.
+EXPERTS_ALONE = ((2, 2), (2, 2), (4, 2), (4, 4), (8, 8))
 # Tensor and context ranks.
 DEGREES = ((1, 1), (1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
 
@@ -78,16 +86,33 @@ def draw_choices(generator):
     return flags
 
 
-def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0):
-    """Flags of `penstock plan` but for its files."""
-    if pipeline is None and replicas is None and generator.random() < 0.2:
-        return [draw_strategies(generator, groups, is_t5, experts), *draw_choices(generator)]
-    pp = pipeline or generator.choice((1, 2, 2, 3, 4))
-    dp = replicas or generator.choice((1, 2, 3))
-    tp, cp = generator.choice(DEGREES) if groups else (1, 1)
+def draw_group(generator, is_t5, experts):
+    """Flags of a stage group."""
+    tp, cp = generator.choice(DEGREES)
     flags = [f"--tp={tp}", f"--cp={1 if is_t5 else cp}"] if tp * cp > 1 else []
     if experts and tp * cp > 1:
         flags.append(f"--ep={generator.choice(expert_degrees(tp, cp, experts))}")
+    return flags
+
+
+def draw_group_with_experts_alone(generator, experts):
+    """The same of one whose micro-batches may be cut into parts."""
+    cp, ep = generator.choice([(cp, ep) for cp, ep in EXPERTS_ALONE if experts % ep == 0])
+    most = [f"--most-parts={generator.choice((1, 2, 3, 4))}"] if generator.random() < 0.3 else []
+    return [f"--cp={cp}", f"--ep={ep}", *most]
+
+
+def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0, experts_alone=False):
+    """Flags of `penstock plan` but for its files. `experts_alone`: ranks divide the experts, and nothing else of a layer."""
+    if pipeline is None and replicas is None and not experts_alone and generator.random() < 0.2:
+        return [draw_strategies(generator, groups, is_t5, experts), *draw_choices(generator)]
+    pp = pipeline or generator.choice((1, 2, 2, 3, 4))
+    dp = replicas or generator.choice((1, 2, 3))
+    flags = []
+    if experts_alone:
+        flags = draw_group_with_experts_alone(generator, experts)
+    elif groups:
+        flags = draw_group(generator, is_t5, experts)
     flags += [f"--pp={pp}", f"--dp={dp}", *draw_choices(generator)]
     flags += generator.choice(([], [], [], ["--shard-optimizer-state"], ["--parameter-shares"]))
     if generator.random() < 0.5:
@@ -118,6 +143,46 @@ def tight_memory(planned_batch, generator):
     return (static + (peak - static) * generator.uniform(0.1, 0.9)) / 1e6
 
 
+class Files:
+    """Those of a job that are made here, and of its plan."""
+
+    def __init__(self, folder):
+        self.plan, self.drawn = folder / "plan.json", folder / "drawn.json"
+        self.profile, self.lengths = folder / "profile.json", folder / "lengths.csv"
+
+
+def make_job(generator, options, files):
+    """Writes profile and lengths; returns (number of samples, whether ranks shall divide the experts and nothing else)."""
+    experts_alone = options.groups and generator.random() < SHARE_OF_EXPERTS_ALONE
+    profiles = PROFILES_OF_EXPERTS_ALONE if experts_alone else list(PROFILES.values())
+    samples = max(options.samples, SAMPLES_OF_EXPERTS_ALONE if experts_alone else 0)
+    files.profile.write_text(json.dumps(generator.choice(profiles)), encoding="utf-8")
+    files.lengths.write_text(lengths_csv(samples, generator.random(), longest=options.longest), encoding="utf-8")
+    return samples, experts_alone
+
+
+def traits(schema, plan):
+    """What plans are counted by."""
+    counts = collections.Counter({f"schedule {schema.enum_name('Schedule', plan.schedule)}": 1})
+    counts["shares of parameters"] = plan.options.parameter_shares
+    counts["several meshes"] = len(plan.meshes) > 1
+    counts["second or third strategy"] = plan.strategy > 0
+    micro_batches = [item for replica in plan.replicas for item in replica.micro_batches]
+    counts["plans in parts"] = any(item.part_rows for item in micro_batches)
+    counts.update(f"micro-batches in {len(item.part_rows) - 1} parts" for item in micro_batches if item.part_rows)
+    return counts
+
+
+def read_drawn(schema, planned_batch, profile_file, generator, penstock, files):
+    """Lines of what is wrong, by reader and `penstock verify`, where micro-batches are cut otherwise. Raises NoParts."""
+    drawn = with_drawn_parts(schema, planned_batch, profile_file, generator)
+    files.drawn.write_text(json.dumps(schema.json_object(drawn)), encoding="utf-8")
+    command = [penstock, "verify", str(files.drawn), f"--profile={files.profile}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    said = [f"verify: {line}" for line in done.stdout.split("\n")] if done.returncode else []
+    return read_plan(schema, drawn, profile_file, check_habits=True).lines() + said
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description="Makes many plans with random options and reads each.")
     parser.add_argument("--penstock", required=True)
@@ -139,29 +204,28 @@ def main(arguments):
     generator = random.Random(options.seed)
     agreed, refused, differing = collections.Counter(), collections.Counter(), 0
     with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
+        files = Files(Path(folder))
         for number in range(options.plans):
-            out, lengths = folder / "plan.json", folder / "lengths.csv"
-            profile, rows = options.profile, options.rows
-            if profile is None:
-                profile = folder / "profile.json"
-                profile.write_text(json.dumps(generator.choice(list(PROFILES.values()))), encoding="utf-8")
-                lengths.write_text(lengths_csv(options.samples, generator.random(), longest=options.longest), encoding="utf-8")
-                rows = f"0:{options.samples}"
+            rows, lengths, experts_alone = options.rows, options.lengths, False
+            if options.profile is None:
+                samples, experts_alone = make_job(generator, options, files)
+                rows, lengths = f"0:{samples}", files.lengths
             else:
-                lengths = options.lengths
-            profile_file = load_message(schema, "ProfileFile", profile)
+                files.profile = options.profile
+            profile_file = load_message(schema, "ProfileFile", files.profile)
             model = profile_file.model
             layers = model.layers or model.encoder_layers + model.decoder_layers
             flags = [f"--rows={rows}", f"--max-length={options.max_length}"]
-            flags += draw_options(generator, layers, options.pp, options.dp, options.groups, model.layers == 0, model.experts)
+            flags += draw_options(
+                generator, layers, options.pp, options.dp, options.groups, model.layers == 0, model.experts, experts_alone
+            )
             for attempt in range(2):
-                made, said = penstock_plan(options.penstock, profile, lengths, out, flags)
+                made, said = penstock_plan(options.penstock, files.profile, lengths, files.plan, flags)
                 if not made:
                     refused[said.split("\n")[0]] += 1
                     break
                 try:
-                    planned_batch = load_message(schema, "PlannedBatch", out)
+                    planned_batch = load_message(schema, "PlannedBatch", files.plan)
                     report = read_plan(schema, planned_batch, profile_file, check_habits=True)
                 except (NoCost, Unreadable) as error:
                     print(f"plan {number}: {error}: {' '.join(flags)}")
@@ -169,17 +233,22 @@ def main(arguments):
                     break
                 agreed["plans"] += not report.differences
                 agreed.update(report.agreed)
-                agreed[f"schedule {schema.enum_name('Schedule', planned_batch.plan.schedule)}"] += 1
-                agreed["shares of parameters"] += planned_batch.plan.options.parameter_shares
-                agreed["several meshes"] += len(planned_batch.plan.meshes) > 1
-                agreed["second or third strategy"] += planned_batch.plan.strategy > 0
-                if report.differences:
+                agreed.update(traits(schema, planned_batch.plan))
+                wrong = report.lines()
+                files.drawn.unlink(missing_ok=True)
+                try:
+                    wrong += read_drawn(schema, planned_batch, profile_file, generator, options.penstock, files)
+                    agreed["plans in drawn parts"] += not wrong
+                except NoParts:
+                    pass
+                if wrong:
                     differing += 1
                     print(f"plan {number}: {profile_file.profile.name}: {' '.join(flags)}")
-                    print("\n".join(report.lines()[:5]))
+                    print("\n".join(wrong[:5]))
                     if options.keep:
-                        for name, path in (("plan", out), ("profile", profile)):
-                            Path(options.keep, f"{number}.{attempt}.{name}.json").write_text(Path(path).read_text(), encoding="utf-8")
+                        for name, path in vars(files).items():
+                            if Path(path).exists():
+                                Path(options.keep, f"{number}.{attempt}.{name}{Path(path).suffix}").write_text(Path(path).read_text(), encoding="utf-8")
                 flags = flags + [f"--memory-mb={tight_memory(planned_batch, generator):.6f}"]
     for message, count in refused.most_common(12):
         print(f"refused {count}: {message}")

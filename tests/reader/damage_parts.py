@@ -1,0 +1,166 @@
+"""Damages to plans whose micro-batches are cut into parts (MicroBatch.part_rows), and to plans that must not have any."""
+
+from damage import Damage, Inapplicable
+from meshes import placed_meshes
+from parts import MOST_PARTS, row_count
+
+
+def _cut_micro_batch(editor, accept=lambda bounds: True):
+    """(number of its replica, its number, the micro-batch): the first that is in parts and accepted."""
+    for number, replica in enumerate(editor.plan.replicas):
+        for index, item in enumerate(replica.micro_batches):
+            if item.part_rows and accept(item.part_rows):
+                return number, index, item
+    raise Inapplicable("parts")
+
+
+def _on_bounds(change, accept=lambda bounds: True):
+    """Changes the part_rows of a micro-batch."""
+
+    def apply(editor):
+        change(_cut_micro_batch(editor, accept)[2].part_rows)
+
+    return apply
+
+
+def _first_row_in_no_part(bounds):
+    bounds[0] = 1
+
+
+def _last_row_in_no_part(bounds):
+    bounds[-1] -= 1
+
+
+def _row_that_is_not_there(bounds):
+    bounds[-1] += 1
+
+
+def _empty_part(bounds):
+    bounds.insert(1, bounds[1])
+
+
+def _descending(bounds):
+    bounds.insert(1, bounds[-1])
+
+
+def _one_part(bounds):
+    del bounds[1:-1]
+
+
+def _whole(bounds):
+    bounds.clear()
+
+
+def _several_rows(bounds):
+    """The first part can lose one."""
+    return bounds[1] > 1
+
+
+def _moved_row(bounds):
+    bounds[1] -= 1
+
+
+def _one_more_part(bounds):
+    bounds.insert(1, 1)
+
+
+def _cut_where(accept):
+    """Cuts a micro-batch of a mesh that is accepted behind its first row."""
+
+    def apply(editor):
+        for placed in placed_meshes(editor.plan):
+            for replica in placed.replicas if accept(placed) else []:
+                for item in editor.plan.replicas[replica].micro_batches:
+                    is_packed = editor.schema.enum_name("Layout", item.layout) == "PACKED"
+                    rows = row_count(is_packed, item)
+                    if rows > 1:
+                        item.part_rows = [0, 1, rows]
+                        return
+        raise Inapplicable("a mesh without parts")
+
+    return apply
+
+
+def _no_expert_ranks(placed):
+    return placed.experts == 1 and placed.group_size > 1
+
+
+def _one_rank_alone(placed):
+    return placed.group_size == 1
+
+
+def _expert_and_tensor_ranks(placed):
+    return placed.experts > 1 and placed.tensors > 1
+
+
+def _on_pass(op, field, change):
+    """Changes a number of the exchange of a pass of a micro-batch in parts."""
+
+    def apply(editor):
+        replica, index, _ = _cut_micro_batch(editor)
+        for program in editor.plan.programs:
+            for item in program.instructions if program.replica == replica else []:
+                if editor.op(item) == op and item.micro_batch == index and item.exchange is not None:
+                    setattr(item.exchange, field, change(getattr(item.exchange, field)))
+                    return
+        raise Inapplicable(op)
+
+    return apply
+
+
+def _one_more(number):
+    return number + 1
+
+
+def _one_less(number):
+    if number == 0:
+        raise Inapplicable("a number above 0")
+    return number - 1
+
+
+def _yes(_):
+    return True
+
+
+def _fewer_parts_allowed(parts):
+    """A micro-batch has so many parts, and the options allow one less."""
+
+    def apply(editor):
+        _cut_micro_batch(editor, lambda bounds: len(bounds) == parts + 1)
+        editor.plan.options.most_parts = parts - 1
+
+    return apply
+
+
+def _more_than_a_job_may_have(editor):
+    editor.plan.options.most_parts = MOST_PARTS + 1
+
+
+DAMAGES_TO_PARTS = [
+    Damage(name, topics, change)
+    for name, topics, change in (
+        ("parts that begin with the second row", ["rule 7"], _on_bounds(_first_row_in_no_part)),
+        ("parts that end before the last row", ["rule 7"], _on_bounds(_last_row_in_no_part, lambda bounds: bounds[-1] - bounds[-2] > 1)),
+        ("parts of more rows than there are", ["rule 7"], _on_bounds(_row_that_is_not_there)),
+        ("an empty part", ["rule 7"], _on_bounds(_empty_part)),
+        ("parts that descend", ["rule 7"], _on_bounds(_descending)),
+        ("one part", ["rule 7"], _on_bounds(_one_part)),
+        ("parts where no ranks divide the experts", ["rule 7"], _cut_where(_no_expert_ranks)),
+        ("parts of ranks that run passes alone", ["rule 7"], _cut_where(_one_rank_alone)),
+        ("parts where tensor ranks divide the experts", ["rule 7"], _cut_where(_expert_and_tensor_ranks)),
+        ("parts that are not stated", ["durations", "exchange"], _on_bounds(_whole)),
+        ("a row of another part", ["durations", "exchange"], _on_bounds(_moved_row, _several_rows)),
+        ("a part cut in two", ["durations", "exchange"], _on_bounds(_one_more_part, _several_rows)),
+        ("products beside the return of a part's rows", ["exchange"], _on_pass("BACKWARD", "products_beside_return", _one_more)),
+        ("products beside the arrival of a part's rows", ["exchange"], _on_pass("BACKWARD_INPUT", "products_beside_arrival", _one_more)),
+        ("other products beside the arrival of a part's rows", ["exchange"], _on_pass("BACKWARD", "others_beside_arrival", _yes)),
+        ("bytes of a part's rows", ["exchange"], _on_pass("FORWARD", "expert_bytes", _one_more)),
+        ("time of a part's rows", ["exchange"], _on_pass("FORWARD", "expert_ns", _one_more)),
+        ("waiting for a part's rows", ["exchange"], _on_pass("FORWARD", "expert_exposed_ns", _one_less)),
+        ("waiting for a part's gradients", ["exchange"], _on_pass("BACKWARD", "expert_exposed_ns", _one_less)),
+        ("waiting for a part's gradients, split", ["exchange"], _on_pass("BACKWARD_INPUT", "expert_exposed_ns", _one_less)),
+        ("three parts where two are allowed", ["origin"], _fewer_parts_allowed(3)),
+        ("two parts where micro-batches stay whole", ["origin"], _fewer_parts_allowed(2)),
+        ("more parts than a job may have", ["origin"], _more_than_a_job_may_have),
+    )
+]

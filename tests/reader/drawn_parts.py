@@ -1,0 +1,59 @@
+"""Parts that no planner chose: plans whose micro-batches are cut anywhere, with the numbers that follow by the contract.
+
+Planners choose few parts of much the same size. What the contract says of all others, two who know it can only agree on by such plans.
+"""
+
+import copy
+
+from exchange import NAMES
+from parts import FEWEST_PARTS, MOST_PARTS, may_have_parts, row_count
+from pass_costs import PassCosts
+from reading import Reading
+from settle import settle
+from world_costs import WorldCosts
+
+
+WHOLE = 0.2
+
+
+class NoParts(Exception):
+    """No micro-batch of the plan may have parts."""
+
+
+def with_drawn_parts(schema, planned_batch, profile_file, generator):
+    """A copy in which nothing else is wrong than it was. Raises NoParts."""
+    drawn = copy.deepcopy(planned_batch)
+    _draw(Reading(schema, drawn), generator)
+    reading = Reading(schema, drawn)  # Shares of the parts.
+    _set_costs(reading, PassCosts(reading, WorldCosts(reading, profile_file.profile)))
+    settle(schema, drawn)
+    return drawn
+
+
+def _draw(reading, generator):
+    cut = 0
+    for pipeline in reading.world.pipelines:
+        for replica in pipeline.replicas if may_have_parts(pipeline) else []:
+            for item in reading.plan.replicas[replica].micro_batches:
+                item.part_rows = _bounds(row_count(reading.layout(item) == "PACKED", item), reading.options.most_parts or MOST_PARTS, generator)
+                cut += bool(item.part_rows)
+    if cut == 0:
+        raise NoParts
+
+
+def _bounds(rows, most_parts, generator):
+    """part_rows; now and then those of a micro-batch that stays whole."""
+    most = min(rows, most_parts)
+    if most < FEWEST_PARTS or generator.random() < WHOLE:
+        return []
+    return [0, *sorted(generator.sample(range(1, rows), generator.randint(FEWEST_PARTS, most) - 1)), rows]
+
+
+def _set_costs(reading, pass_costs):
+    for rank, item in reading.instructions():
+        if not reading.is_joint(rank, item):
+            continue
+        cost = pass_costs.of(rank, item)
+        item.own_duration_ns, item.expected_duration_ns = cost.own_ns, cost.expected_ns
+        fields = {name: getattr(cost.exchange, name) for name in NAMES}
+        item.exchange = None if cost.exchange.is_empty else reading.schema.message("PassExchange", fields)
