@@ -331,26 +331,32 @@ double PeakOfExpertRank(const MicroBatch& shape, const LayerRecompute& recompute
   return static_cast<double>(PeakTensorBytes(at::kCPU) - before);
 }
 
-TEST(Memory, OfAMicroBatchInPartsIsThatOfTheWhole) {
+// A part's products for weights wait, with what they are made of, until its rows of the layer below are on
+// their way. Where one part is nearly all of the micro-batch that is there beside what the layer below makes.
+TEST(Memory, OfAMicroBatchInPartsIsThatOfTheWholeUnlessOnePartIsMostOfIt) {
+  CountCpuTensors();
+  constexpr uint32_t kRows = 12;
   MicroBatch shape;
-  shape.rows = 12;
+  shape.rows = kRows;
   shape.target_length = 32;
-  for (uint64_t row = 0; row < 12; ++row) {
+  for (uint32_t row = 0; row < kRows; ++row) {
     shape.sample_ids.push_back(row);
     shape.input_tokens.push_back(0);
     shape.target_tokens.push_back(32);
-    shape.spans.push_back({.first = static_cast<uint32_t>(row % 2), .ranks = 1});
+    shape.spans.push_back({.first = row % 2, .ranks = 1});
   }
   for (const LayerRecompute& recompute : {LayerRecompute{}, {.selective = 3}, {.full = 3}}) {
     for (const bool split : {false, true}) {
       shape.part_rows = {};
       const double whole = PeakOfExpertRank(shape, recompute, split);
+      ASSERT_GT(whole, 0);
       for (const std::vector<uint32_t>& part_rows :
            {std::vector<uint32_t>{0, 12}, {0, 6, 12}, {0, 2, 12}, {0, 4, 8, 12}, {0, 2, 4, 8, 12}}) {
         shape.part_rows = part_rows;
-        EXPECT_LE(PeakOfExpertRank(shape, recompute, split), 1.03 * whole)
-            << part_rows.size() - 1 << " parts, full " << recompute.full << ", selective "
-            << recompute.selective << ", split " << split;
+        const uint32_t last = kRows - part_rows[part_rows.size() - 2];
+        EXPECT_LE(PeakOfExpertRank(shape, recompute, split), (2 * last <= kRows ? 1.0 : 1.12) * whole)
+            << part_rows.size() - 1 << " parts, the last of " << last << " rows, full " << recompute.full
+            << ", selective " << recompute.selective << ", split " << split;
       }
     }
   }
