@@ -10,6 +10,9 @@ namespace {
 
 // Context ranks that are looked at in the time of a pass of a list schedule.
 constexpr int64_t kLooksInAPass = 40;
+// What a rank has of a part, at most, of what the fullest rank has of the micro-batch: nearly all of it in one
+// part would take more memory than passes that go through it whole.
+constexpr double kMostOfPart = 0.6;
 
 }  // namespace
 
@@ -78,22 +81,36 @@ void MicroBatchTable::PlaceThoroughly(int slot) {
 
 int64_t MicroBatchTable::placing_passes() const { return placer_.looked_at() / kLooksInAPass; }
 
-bool MicroBatchTable::CostLayers(int slot, const PartOfRow& part_of_row, absl::Span<LayerCosts> costs) const {
-  // [context rank][part].
-  std::vector<std::vector<Share>> parts(contexts());
-  if (!part_of_row.empty()) {
-    const std::vector<Row> rows = Rows(slot);
-    std::vector<Share> shares;
-    for (int part = 0; part <= *std::max_element(part_of_row.begin(), part_of_row.end()); ++part) {
-      SharesOfPart(rows, tokens_, spans_[slot], part_of_row, part, costs_->nodes(), costs_->group().context,
-                   &shares);
-      for (size_t context = 0; context < contexts(); ++context) parts[context].push_back(shares[context]);
-    }
+MicroBatchTable::SharesOfParts MicroBatchTable::PartShares(int slot, const PartOfRow& part_of_row) const {
+  if (part_of_row.empty()) return {};
+  SharesOfParts parts(contexts());
+  const std::vector<Row> rows = Rows(slot);
+  std::vector<Share> shares;
+  for (int part = 0; part <= *std::max_element(part_of_row.begin(), part_of_row.end()); ++part) {
+    SharesOfPart(rows, tokens_, spans_[slot], part_of_row, part, costs_->nodes(), costs_->group().context,
+                 &shares);
+    for (size_t context = 0; context < contexts(); ++context) parts[context].push_back(shares[context]);
   }
+  return parts;
+}
+
+bool MicroBatchTable::CostLayers(int slot, const SharesOfParts& parts, absl::Span<LayerCosts> costs) const {
   bool known = true;
-  for (size_t context = 0; context < contexts(); ++context)
-    known = costs_->Layers(Shares(slot)[context], parts[context], &costs[context]) && known;
+  for (size_t context = 0; context < contexts(); ++context) {
+    const absl::Span<const Share> of_rank = parts.empty() ? absl::Span<const Share>() : parts[context];
+    known = costs_->Layers(Shares(slot)[context], of_rank, &costs[context]) && known;
+  }
   return known;
+}
+
+bool MicroBatchTable::AreEven(int slot, const SharesOfParts& parts) const {
+  double fullest = 0;
+  double of_part = 0;
+  for (size_t context = 0; context < contexts(); ++context) {
+    fullest = std::max(fullest, Shares(slot)[context].sums.target);
+    for (const Share& share : parts[context]) of_part = std::max(of_part, share.sums.target);
+  }
+  return of_part <= kMostOfPart * fullest;
 }
 
 int64_t MicroBatchTable::PassesNs(int slot, absl::Span<const LayerCosts> costs) const {
@@ -120,7 +137,9 @@ void MicroBatchTable::CutIntoParts(int slot) {
   std::vector<LayerCosts> costs(contexts());
   for (int parts = 2; parts <= costs_->most_parts(); ++parts) {
     PartOfRow part_of_row = row_parts_.Divide(rows, spans_[slot], parts);
-    if (part_of_row.empty() || !CostLayers(slot, part_of_row, absl::MakeSpan(costs))) continue;
+    if (part_of_row.empty()) continue;
+    const SharesOfParts shares = PartShares(slot, part_of_row);
+    if (!AreEven(slot, shares) || !CostLayers(slot, shares, absl::MakeSpan(costs))) continue;
     const int64_t passes_ns = PassesNs(slot, costs);
     if (passes_ns >= least_ns) continue;
     least_ns = passes_ns;
@@ -158,7 +177,7 @@ StageMemory MicroBatchTable::Memory(int slot, int stage) const {
 void MicroBatchTable::Update(int slot) {
   if (stale_[slot] != 0) Place(slot);
   const absl::Span<LayerCosts> costs = absl::MakeSpan(layer_costs_).subspan(at_context(slot), contexts());
-  known_[slot] = CostLayers(slot, part_of_row_[slot], costs) ? 1 : 0;
+  known_[slot] = CostLayers(slot, PartShares(slot, part_of_row_[slot]), costs) ? 1 : 0;
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
   const int stages = costs_->stages();
   for (int stage = 0; stage < stages; ++stage) {

@@ -131,9 +131,14 @@ class MicroBatchTable {
   std::vector<Row> Rows(int slot) const {
     return RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
   }
+  // [context rank][part]; empty where there is one part.
+  using SharesOfParts = std::vector<std::vector<Share>>;
+  SharesOfParts PartShares(int slot, const PartOfRow& part_of_row) const;
+  // Whether no rank has too much of a part.
+  bool AreEven(int slot, const SharesOfParts& parts) const;
   // Of context ranks that go through the slot in these parts. False where the shape is outside of the
   // profile.
-  bool CostLayers(int slot, const PartOfRow& part_of_row, absl::Span<LayerCosts> costs) const;
+  bool CostLayers(int slot, const SharesOfParts& parts, absl::Span<LayerCosts> costs) const;
   // Forward and backward pass of all stages.
   int64_t PassesNs(int slot, absl::Span<const LayerCosts> costs) const;
   int64_t ForwardNs(int slot, int stage) const;
