@@ -296,6 +296,20 @@ absl::Status CheckSizes(v1::InstructionColumns& columns) {
   return absl::OkStatus();
 }
 
+// Columns that have all values that their instructions take.
+absl::StatusOr<v1::InstructionColumns> ReadColumns(absl::string_view packed, size_t most) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string bytes, Inflate(packed, kMostColumnBytes));
+  v1::InstructionColumns columns;
+  if (!columns.ParseFromString(bytes))
+    return absl::InvalidArgumentError("not a serialised InstructionColumns");
+  if (static_cast<size_t>(columns.kind_size()) > most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        columns.kind_size(), " instructions, and its stages and micro-batches make ", most, " at most"));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckSizes(columns));
+  return columns;
+}
+
 }  // namespace
 
 std::vector<uint64_t> TokensOf(const google::protobuf::RepeatedPtrField<v1::MicroBatch>& micro_batches) {
@@ -333,17 +347,18 @@ std::optional<std::string> PackInstructions(const Instructions& instructions,
   return Deflate(columns.SerializeAsString());
 }
 
+absl::StatusOr<std::vector<v1::Op>> UnpackOps(absl::string_view packed, size_t most) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::InstructionColumns columns, ReadColumns(packed, most));
+  std::vector<v1::Op> ops;
+  ops.reserve(columns.kind_size());
+  for (const uint32_t kind : columns.kind())
+    ops.push_back(columns.kinds(static_cast<int>(kind)).common().op());
+  return ops;
+}
+
 absl::Status UnpackInstructions(absl::string_view packed, absl::Span<const uint64_t> tokens, size_t most,
                                 Instructions* instructions) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string bytes, Inflate(packed, kMostColumnBytes));
-  v1::InstructionColumns columns;
-  if (!columns.ParseFromString(bytes))
-    return absl::InvalidArgumentError("not a serialised InstructionColumns");
-  if (static_cast<size_t>(columns.kind_size()) > most) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        columns.kind_size(), " instructions, and its stages and micro-batches make ", most, " at most"));
-  }
-  PENSTOCK_RETURN_IF_ERROR(CheckSizes(columns));
+  PENSTOCK_ASSIGN_OR_RETURN(v1::InstructionColumns columns, ReadColumns(packed, most));
   instructions->Reserve(columns.kind_size());
   InstructionPredictions predictions(tokens, instructions);
   Reader reader(columns);

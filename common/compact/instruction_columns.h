@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/compact/instruction_predictions.h"
@@ -41,5 +42,8 @@ std::optional<std::string> PackInstructions(const Instructions& instructions,
 // most. Possible errors: INVALID_ARGUMENT (names the column), RESOURCE_EXHAUSTED (more than `most`).
 absl::Status UnpackInstructions(absl::string_view columns, absl::Span<const uint64_t> tokens, size_t most,
                                 Instructions* instructions);
+
+// The ops of the instructions alone, in a hundredth of the time. Possible errors: as UnpackInstructions.
+absl::StatusOr<std::vector<v1::Op>> UnpackOps(absl::string_view columns, size_t most);
 
 }  // namespace penstock

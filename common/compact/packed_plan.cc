@@ -29,15 +29,31 @@ PackedPlan::PackedPlan(v1::Plan plan) : frame_(std::move(plan)), columns_(frame_
   for (const std::vector<uint64_t>& tokens : tokens_) bytes_ += tokens.capacity() * sizeof(uint64_t);
 }
 
-absl::Status PackedPlan::Unpack(int program, v1::Program* into) const {
-  if (columns_[program].empty()) return absl::OkStatus();
-  const std::vector<uint64_t>& tokens = tokens_[frame_.programs(program).replica()];
-  const absl::Status status = UnpackInstructions(columns_[program], tokens, MostInstructions(*into, tokens),
-                                                 into->mutable_instructions());
+absl::Status PackedPlan::Explain(int program, const absl::Status& status) const {
   if (status.ok()) return status;
   return absl::InternalError(absl::StrCat("iteration ", frame_.iteration(), ": the columns of program ",
                                           program,
                                           ", which were made here, cannot be read: ", status.message()));
+}
+
+absl::Status PackedPlan::Unpack(int program, v1::Program* into) const {
+  if (columns_[program].empty()) return absl::OkStatus();
+  const std::vector<uint64_t>& tokens = tokens_[frame_.programs(program).replica()];
+  return Explain(program, UnpackInstructions(columns_[program], tokens, MostInstructions(*into, tokens),
+                                             into->mutable_instructions()));
+}
+
+absl::StatusOr<std::vector<v1::Op>> PackedPlan::Ops(int program) const {
+  const v1::Program& kept = frame_.programs(program);
+  std::vector<v1::Op> ops;
+  if (columns_[program].empty()) {
+    for (const v1::Instruction& instruction : kept.instructions()) ops.push_back(instruction.op());
+    return ops;
+  }
+  absl::StatusOr<std::vector<v1::Op>> read =
+      UnpackOps(columns_[program], MostInstructions(kept, tokens_[kept.replica()]));
+  PENSTOCK_RETURN_IF_ERROR(Explain(program, read.status()));
+  return read;
 }
 
 absl::StatusOr<v1::Program> PackedPlan::Program(int program) const {

@@ -32,6 +32,8 @@ class PackedPlan {
   absl::StatusOr<v1::Plan> Plan() const;
   absl::StatusOr<v1::Program> Program(int program) const;
   absl::StatusOr<v1::Plan> PlanFor(int program) const;
+  // The ops of a program's instructions: by their ids, in little time.
+  absl::StatusOr<std::vector<v1::Op>> Ops(int program) const;
 
   // Of all programs.
   size_t instructions() const { return instructions_; }
@@ -41,6 +43,7 @@ class PackedPlan {
 
  private:
   absl::Status Unpack(int program, v1::Program* into) const;
+  absl::Status Explain(int program, const absl::Status& status) const;
 
   v1::Plan frame_;
   // By program, and the tokens of its micro-batches, by replica.

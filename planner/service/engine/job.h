@@ -207,11 +207,12 @@ class Job : public std::enable_shared_from_this<Job> {
   // job_reports.cc
   absl::Status CheckReporterLocked(const v1::ReportIterationRequest& report) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of a report that may be taken; empty where it was taken before. Takes time, without the lock.
-  absl::StatusOr<v1::Program> ReportedProgram(const v1::ReportIterationRequest& report);
+  // Of the rank's program, of a report that may be taken; empty where it was taken before. Takes time,
+  // without the lock.
+  absl::StatusOr<std::vector<v1::Op>> ReportedOps(const v1::ReportIterationRequest& report);
   absl::Status CheckSentLocked(const v1::ReportIterationRequest& report) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status KeepReportLocked(const v1::ReportIterationRequest& report, const v1::Program& program)
+  absl::Status KeepReportLocked(const v1::ReportIterationRequest& report, const std::vector<v1::Op>& ops)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // program_subscription.cc

@@ -17,14 +17,14 @@ constexpr uint64_t kCompletedInMemory = 64;
 uint64_t FirstInMemory(uint64_t completed) { return completed - std::min(completed, kCompletedInMemory); }
 
 // Each at most once: reports are held in memory, and summed up.
-absl::Status CheckInstructions(const v1::ReportIterationRequest& report, const v1::Program& program) {
-  std::vector<bool> seen(program.instructions_size());
+absl::Status CheckInstructions(const v1::ReportIterationRequest& report, size_t instructions) {
+  std::vector<bool> seen(instructions);
   for (int i = 0; i < report.instructions_size(); ++i) {
     const uint32_t id = report.instructions(i).id();
     if (id >= seen.size()) {
       return absl::InvalidArgumentError(absl::StrCat("instructions[", i, "].id is ", id,
                                                      ", but the program of rank ", report.rank(), " has ",
-                                                     program.instructions_size(), " instructions"));
+                                                     instructions, " instructions"));
     }
     if (seen[id]) {
       return absl::InvalidArgumentError(
@@ -61,17 +61,17 @@ absl::Status Job::CheckReporterLocked(const v1::ReportIterationRequest& report) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Program> Job::ReportedProgram(const v1::ReportIterationRequest& report) {
+absl::StatusOr<std::vector<v1::Op>> Job::ReportedOps(const v1::ReportIterationRequest& report) {
   PackedPlanPtr plan;
   {
     MutexLock lock(&mutex_);
     PENSTOCK_RETURN_IF_ERROR(CheckReporterLocked(report));
-    if (state_.progress().IsReported(report.rank(), report.iteration())) return v1::Program();
+    if (state_.progress().IsReported(report.rank(), report.iteration())) return std::vector<v1::Op>();
     PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
     plan = values_.plan(report.iteration());
     if (plan == nullptr) WantPlanLocked(report.iteration());
   }
-  if (plan != nullptr) return plan->Program(static_cast<int>(report.rank()));
+  if (plan != nullptr) return plan->Ops(static_cast<int>(report.rank()));
   PlanMore();
   return absl::UnavailableError(absl::StrCat("the plan of iteration ", report.iteration(),
                                              " is being made again; try again in a moment"));
@@ -87,19 +87,19 @@ absl::Status Job::CheckSentLocked(const v1::ReportIterationRequest& report) cons
   return absl::OkStatus();
 }
 
-absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, const v1::Program& program) {
+absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, const std::vector<v1::Op>& ops) {
   PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
-  PENSTOCK_RETURN_IF_ERROR(CheckInstructions(report, program));
+  PENSTOCK_RETURN_IF_ERROR(CheckInstructions(report, ops.size()));
   PENSTOCK_RETURN_IF_ERROR(CheckTasks(report, spec_.tasks_size()));
   values_.PutReport(report);
   store::v1::Event event;
-  *event.mutable_iteration_reported() = FiguresOf(program, report);
+  *event.mutable_iteration_reported() = FiguresOf(ops, report);
   RecordLocked(std::move(event));
   return absl::OkStatus();
 }
 
 absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::Program program, ReportedProgram(report));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Op> ops, ReportedOps(report));
   std::vector<v1::IterationSummary> summaries;
   EndedBatches ended;
   absl::Status status;
@@ -108,7 +108,7 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
     PENSTOCK_RETURN_IF_ERROR(CheckReporterLocked(report));
     if (state_.progress().IsReported(report.rank(), report.iteration())) return absl::OkStatus();
     const uint64_t completed = state_.progress().completed();
-    status = KeepReportLocked(report, program);
+    status = KeepReportLocked(report, ops);
     if (status.ok() && state_.progress().completed() == completed) return status;
     for (auto it = state_.summaries().rbegin();
          it != state_.summaries().rend() && it->iteration() >= completed; ++it) {

@@ -33,11 +33,10 @@ double PredictedComputeNs(const v1::Plan& plan) {
   return sum;
 }
 
-double MeasuredComputeNs(const v1::Program& program, const v1::ReportIterationRequest& report) {
+double MeasuredComputeNs(const std::vector<v1::Op>& ops, const v1::ReportIterationRequest& report) {
   double sum = 0;
   for (const v1::MeasuredInstruction& measured : report.instructions()) {
-    if (IsCompute(program.instructions(measured.id()).op()))
-      sum += static_cast<double>(measured.duration_ns());
+    if (IsCompute(ops[measured.id()])) sum += static_cast<double>(measured.duration_ns());
   }
   return sum;
 }
@@ -83,13 +82,14 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
   return figures;
 }
 
-store::v1::IterationReported FiguresOf(const v1::Program& program, const v1::ReportIterationRequest& report) {
+store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
+                                       const v1::ReportIterationRequest& report) {
   store::v1::IterationReported figures;
   figures.set_rank(report.rank());
   figures.set_iteration(report.iteration());
   figures.set_duration_ns(report.duration_ns());
   figures.set_waited_for_program_ns(report.waited_for_program_ns());
-  figures.set_compute_ns(MeasuredComputeNs(program, report));
+  figures.set_compute_ns(MeasuredComputeNs(ops, report));
   figures.set_loss(report.loss());
   figures.set_gradient_norm(report.gradient_norm());
   figures.set_learning_rate(report.learning_rate());

@@ -10,8 +10,9 @@
 namespace penstock {
 
 store::v1::IterationPlanned FiguresOf(const v1::Plan& plan);
-// `program`: the rank's, whose instructions the report names.
-store::v1::IterationReported FiguresOf(const v1::Program& program, const v1::ReportIterationRequest& report);
+// `ops`: of the rank's program, whose instructions the report names, by id.
+store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
+                                       const v1::ReportIterationRequest& report);
 
 // `reports`: of all ranks. planned_ahead is left 0.
 v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,

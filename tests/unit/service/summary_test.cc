@@ -19,8 +19,9 @@ v1::Plan MakePlan() {
 
 v1::IterationSummary SummaryOf(const v1::Plan& plan, const std::vector<v1::ReportIterationRequest>& reports) {
   std::vector<store::v1::IterationReported> figures;
+  const PackedPlan packed(plan);
   for (const v1::ReportIterationRequest& report : reports) {
-    figures.push_back(FiguresOf(plan.programs(static_cast<int>(report.rank())), report));
+    figures.push_back(FiguresOf(*packed.Ops(static_cast<int>(report.rank())), report));
   }
   return Summarize(FiguresOf(plan), figures);
 }

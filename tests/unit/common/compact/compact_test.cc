@@ -45,6 +45,10 @@ TEST(CompactTest, PlansOfEveryKindComeBackBitForBit) {
     for (int rank = 0; rank < planned.plan().programs_size(); ++rank) {
       EXPECT_TRUE(packed.frame().programs(rank).instructions().empty());
       EXPECT_EQ(packed.Program(rank)->SerializeAsString(), planned.plan().programs(rank).SerializeAsString());
+      std::vector<v1::Op> ops;
+      for (const v1::Instruction& instruction : planned.plan().programs(rank).instructions())
+        ops.push_back(instruction.op());
+      EXPECT_EQ(*packed.Ops(rank), ops);
     }
     EXPECT_EQ(packed.Plan()->SerializeAsString(), planned.plan().SerializeAsString());
   }
