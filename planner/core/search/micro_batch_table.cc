@@ -10,8 +10,8 @@ namespace {
 
 // Context ranks that are looked at in the time of a pass of a list schedule.
 constexpr int64_t kLooksInAPass = 40;
-// What a rank has of a part, at most, of what the fullest rank has of the micro-batch: nearly all of it in one
-// part would take more memory than passes that go through it whole.
+// What a rank has of a part, at most, of what the fullest rank has of the micro-batch: nearly all of it in
+// one part would take more memory than passes that go through it whole.
 constexpr double kMostOfPart = 0.6;
 
 }  // namespace

@@ -79,7 +79,8 @@ bool IsRun(size_t combination) {
 // Of one rank, and of an implementation that knows neither ranks nor parts.
 TEST_P(PartsOfEveryLayout, AddUpToTheUndividedStage) {
   size_t combination = 0;
-  for (ModelConfig (*config_of)(DataType) : {&SmallExpertsConfig, &ExpertsWithWindows}) {
+  for (ModelConfig (*config_of)(DataType) :
+       {&SmallExpertsConfig, &ExpertsWithWindows, &SmallSharedExpertConfig}) {
     const ModelConfig config = config_of(DataType::kFloat64);
     for (const Placed& placed : PlacedSamples()) {
       const Whole whole = RunWhole(config, placed, GetParam(), {1, 3});

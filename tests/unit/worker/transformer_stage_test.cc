@@ -169,7 +169,8 @@ TEST_P(EveryModel, GradientsAreTheSlopesOfTheLoss) {
     const double below = loss();
     element.add_(kStep);
     const double slope = (above - below) / (2 * kStep);
-    EXPECT_NEAR(result.gradients.at(parameter.name).flatten()[3].item<double>(), slope, 1e-8)
+    // A loss is the difference of sums over all runs before it.
+    EXPECT_NEAR(result.gradients.at(parameter.name).flatten()[3].item<double>(), slope, 4e-8)
         << parameter.name;
   }
 }
