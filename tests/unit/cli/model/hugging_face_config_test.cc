@@ -82,6 +82,17 @@ Json Qwen3Moe() {
   return config;
 }
 
+// As Qwen/Qwen2.5-0.5B has it.
+Json Qwen2() {
+  return Json::parse(R"({
+    "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643,
+    "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864,
+    "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14,
+    "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+    "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    "transformers_version": "4.40.1", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
+}
+
 // As Qwen/Qwen1.5-MoE-A2.7B has it.
 Json Qwen2Moe() {
   Json config = Qwen2();
@@ -147,17 +158,6 @@ Json SmolLm3() {
   for (int i = 1; i <= 36; ++i) config["no_rope_layers"].push_back(i % 4 == 0 ? 0 : 1);
   config["layer_types"] = std::vector<std::string>(36, "full_attention");
   return config;
-}
-
-// As Qwen/Qwen2.5-0.5B has it.
-Json Qwen2() {
-  return Json::parse(R"({
-    "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643,
-    "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864,
-    "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14,
-    "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
-    "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
-    "transformers_version": "4.40.1", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
 }
 
 // As google/gemma-2-2b has it.
