@@ -15,6 +15,7 @@
 #include "common/dataset/line_reader.h"
 #include "common/dataset/parquet_lines.h"
 #include "common/dataset/text_sample.h"
+#include "common/dataset/validation_share.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -33,9 +34,11 @@ constexpr size_t kLinesTogether = 256;
 
 class Importer {
  public:
-  Importer(const ImportOptions& options, IndexedDatasetWriter& writer)
+  // `validation`: null where nothing is kept for it.
+  Importer(const ImportOptions& options, IndexedDatasetWriter& writer, IndexedDatasetWriter* validation)
       : options_(options),
         writer_(writer),
+        validation_(validation),
         pool_(std::max<int>(1, static_cast<int>(options.tokenizers.size()))) {}
 
   const ImportSummary& summary() const { return summary_; }
@@ -152,12 +155,16 @@ class Importer {
     return std::vector<TokenSample>{std::move(sample)};
   }
 
+  // Those of one conversation stay together.
   absl::Status AddAll(const absl::StatusOr<std::vector<TokenSample>>& samples) {
     PENSTOCK_RETURN_IF_ERROR(samples.status());
     if (options_.conversations == Conversations::kWhole) summary_.split_conversations += samples->size() > 1;
-    for (const TokenSample& sample : *samples) PENSTOCK_RETURN_IF_ERROR(Add(sample));
+    const bool validates = IsNextForValidation();
+    for (const TokenSample& sample : *samples) PENSTOCK_RETURN_IF_ERROR(Add(sample, validates));
     return absl::OkStatus();
   }
+
+  bool IsNextForValidation() { return IsForValidation(read_++, options_.validation_share); }
 
   absl::Status ImportText(const std::string& path) {
     PENSTOCK_ASSIGN_OR_RETURN(const DataFile file, DataFile::Open(path));
@@ -212,7 +219,7 @@ class Importer {
     ReadSideBySide(texts.size(), [&](size_t i, int reader) { samples[i] = SampleOf(texts[i], reader); });
     for (const absl::StatusOr<TokenSample>& sample : samples) {
       PENSTOCK_RETURN_IF_ERROR(sample.status());
-      PENSTOCK_RETURN_IF_ERROR(Add(*sample));
+      PENSTOCK_RETURN_IF_ERROR(Add(*sample, IsNextForValidation()));
     }
     return absl::OkStatus();
   }
@@ -225,8 +232,7 @@ class Importer {
     return sample;
   }
 
-  absl::Status Add(const TokenSample& sample) {
-    PENSTOCK_RETURN_IF_ERROR(writer_.Add(sample.input, sample.target, sample.weights));
+  void Count(const TokenSample& sample) {
     ++summary_.samples;
     summary_.input_tokens += sample.input.size();
     summary_.target_tokens += sample.target.size();
@@ -234,6 +240,17 @@ class Importer {
     for (size_t i = first; i < sample.target.size(); ++i)
       summary_.predicted_tokens += sample.weights.empty() || sample.weights[i] > 0;
     summary_.weighted_samples += !sample.weights.empty();
+  }
+
+  absl::Status Add(const TokenSample& sample, bool validates) {
+    IndexedDatasetWriter& writer = validates ? *validation_ : writer_;
+    PENSTOCK_RETURN_IF_ERROR(writer.Add(sample.input, sample.target, sample.weights));
+    if (validates) {
+      ++summary_.validation_samples;
+      summary_.validation_tokens += sample.input.size() + sample.target.size();
+    } else {
+      Count(sample);
+    }
     for (const std::vector<int32_t>* tokens : {&sample.input, &sample.target})
       for (int32_t token : *tokens) summary_.largest_token = std::max(summary_.largest_token, token);
     return absl::OkStatus();
@@ -241,24 +258,47 @@ class Importer {
 
   const ImportOptions& options_;
   IndexedDatasetWriter& writer_;
+  IndexedDatasetWriter* const validation_;
+  // Lines, rows and sections so far.
+  uint64_t read_ = 0;
   TaskPool pool_;
   ImportSummary summary_;
 };
+
+absl::Status CheckSummary(const ImportSummary& summary, const ImportOptions& options) {
+  if (summary.samples + summary.validation_samples == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no sample in the files given (", summary.skipped_files, " are empty or not text)"));
+  }
+  if (options.validation_share == 0 || (summary.samples > 0 && summary.validation_samples > 0))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("of ", summary.samples + summary.validation_samples,
+                                                 " samples ", summary.samples > 0 ? "none" : "all",
+                                                 " would be for validation: give another share"));
+}
 
 }  // namespace
 
 absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& paths, const std::string& prefix,
                                             const ImportOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<IndexedDatasetWriter> writer,
-                            IndexedDatasetWriter::Create(prefix, {.vocab = options.vocab}));
-  Importer importer(options, *writer);
+  const auto create = [&](const std::string& name) {
+    return IndexedDatasetWriter::Create(name, {.vocab = options.vocab});
+  };
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedDatasetWriter> writer, create(prefix));
+  std::unique_ptr<IndexedDatasetWriter> validation;
+  if (options.validation_share > 0) {
+    PENSTOCK_ASSIGN_OR_RETURN(validation, create(options.validation_prefix));
+  }
+  Importer importer(options, *writer, validation.get());
   for (const std::string& path : paths) PENSTOCK_RETURN_IF_ERROR(importer.Import(path));
-  if (importer.summary().samples == 0)
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no sample in the files given (", importer.summary().skipped_files, " are empty or not text)"));
+  PENSTOCK_RETURN_IF_ERROR(CheckSummary(importer.summary(), options));
+  TextTokenizer* const tokenizer = options.tokenizers.empty() ? nullptr : options.tokenizers.front();
+  if (validation != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(validation->Finish());
+    PENSTOCK_RETURN_IF_ERROR(RecordTokenizer(options.validation_prefix, tokenizer));
+  }
   PENSTOCK_RETURN_IF_ERROR(writer->Finish());
-  PENSTOCK_RETURN_IF_ERROR(
-      RecordTokenizer(prefix, options.tokenizers.empty() ? nullptr : options.tokenizers.front()));
+  PENSTOCK_RETURN_IF_ERROR(RecordTokenizer(prefix, tokenizer));
   return importer.summary();
 }
 

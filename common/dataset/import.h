@@ -45,8 +45,13 @@ struct ImportOptions {
   std::string parquet_program = {};
   // How conversations of several answers are read.
   Conversations conversations = Conversations::kWhole;
+  // Of lines, rows and sections of text so many are not in the dataset, but in one of their own
+  // (validation_share.h). At least 0 and below 1.
+  double validation_share = 0;
+  std::string validation_prefix = {};
 };
 
+// Of what is for training, but for the last ones.
 struct ImportSummary {
   uint64_t samples = 0;
   uint64_t input_tokens = 0;
@@ -59,6 +64,9 @@ struct ImportSummary {
   // Conversations that became a sample for each answer although one sample was asked for: their template
   // writes earlier answers otherwise when more follows.
   uint64_t split_conversations = 0;
+  uint64_t validation_samples = 0;
+  uint64_t validation_tokens = 0;
+  // Of both, as the next ones.
   int32_t largest_token = 0;
   uint64_t files = 0;
   // Files of a folder that are not text (they hold a NUL byte) or empty.

@@ -66,6 +66,20 @@ std::string ParquetProgram() {
   return std::filesystem::exists(program, ignored) ? program : "";
 }
 
+absl::Status CheckValidation(const ImportFlags& flags) {
+  const ImportOptions& options = flags.options;
+  if (options.validation_share == 0 && !options.validation_prefix.empty())
+    return absl::InvalidArgumentError(
+        "--validation-out: without --validation-share nothing goes there; give both");
+  if (options.validation_share < 0 || options.validation_share >= 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--validation-share ", options.validation_share, ": use a number above 0 and below 1"));
+  }
+  if (options.validation_prefix == flags.out)
+    return absl::InvalidArgumentError("--validation-out: is --out; give another path");
+  return absl::OkStatus();
+}
+
 absl::Status RunImport(const ImportFlags& flags) {
   const TextSectionOptions& sections = flags.options.sections;
   if (sections.min_bytes > sections.max_bytes) {
@@ -73,8 +87,10 @@ absl::Status RunImport(const ImportFlags& flags) {
                                                    ": --max-section is ", sections.max_bytes,
                                                    ", give one that is not above it"));
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckValidation(flags));
   PENSTOCK_ASSIGN_OR_RETURN(const auto tokenizers, StartTokenizers(flags));
   ImportOptions options = flags.options;
+  if (options.validation_prefix.empty()) options.validation_prefix = absl::StrCat(flags.out, "-validation");
   options.parquet_program = ParquetProgram();
   for (const auto& tokenizer : tokenizers) options.tokenizers.push_back(tokenizer.get());
   PENSTOCK_ASSIGN_OR_RETURN(const ImportSummary summary, ImportDataset(flags.paths, flags.out, options));
@@ -85,6 +101,8 @@ absl::Status RunImport(const ImportFlags& flags) {
                            {"predicted_tokens", summary.predicted_tokens},
                            {"weighted_samples", summary.weighted_samples},
                            {"split_conversations", summary.split_conversations},
+                           {"validation_samples", summary.validation_samples},
+                           {"validation_tokens", summary.validation_tokens},
                            {"largest_token", summary.largest_token},
                            {"files", summary.files},
                            {"skipped_files", summary.skipped_files}})
@@ -95,6 +113,10 @@ absl::Status RunImport(const ImportFlags& flags) {
             << " tokens (" << summary.target_tokens << " in targets; a GPT learns "
             << summary.predicted_tokens << " of them) from " << summary.files << " files to '" << flags.out
             << ".idx' and '.bin'; the vocabulary needs at least " << summary.largest_token + 1 << " ids\n";
+  if (summary.validation_samples > 0) {
+    std::cout << "for validation " << summary.validation_samples << " samples, " << summary.validation_tokens
+              << " tokens, to '" << options.validation_prefix << ".idx' and '.bin'\n";
+  }
   if (summary.weighted_samples > 0) {
     std::cout << "weights in '" << flags.out << ".weights': tokens of " << summary.weighted_samples
               << " samples are masked in part, or weigh more or less than 1\n";
@@ -264,6 +286,11 @@ void AddImport(CommandSet& commands, CLI::App* parent) {
       "--sample-per-answer", [flags] { flags->options.conversations = Conversations::kEachAnswer; },
       "Conversations of several answers: a sample for each, with all before it as its input (default: one "
       "sample, of which the answers are learnt)");
+  command->add_option("--validation-share", flags->options.validation_share,
+                      "Share of the lines, rows or sections that go to a dataset of their own, for `up "
+                      "--validation`: as if drawn by chance, the same ones each time");
+  command->add_option("--validation-out", flags->options.validation_prefix,
+                      "Path of that dataset (OUT-validation)");
   command->add_option("--vocab", flags->options.vocab, "Number of token ids; larger tokens are refused");
   command->add_option("--min-section", flags->options.sections.min_bytes,
                       "Text: shortest section, bytes (64)");

@@ -1,8 +1,10 @@
-"""Adapters beside PEFT: losses, gradient norms and adapters of 8 steps, and what both make of each other's files.
+"""Adapters beside PEFT: each gradient of the first step; losses, gradient norms and adapters of 8 steps; and what both make of each
+other's files.
 
 Needs PENSTOCK_BINARY in the environment, with penstock-planner and penstock-worker beside it, and transformers and peft.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,6 +19,8 @@ VOCAB = 61
 RANK, ALPHA = 4, 6
 # With so large an epsilon a step is nearly in proportion to the gradient: what adapters are in the end says what gradients were.
 TRAINING = {"lr": 0.3, "beta1": 0.9, "beta2": 0.98, "epsilon": 0.1, "weight-decay": 0.05, "clip-norm": 0.8}
+# The first step is s = lr * g / (|g| + epsilon), which says what g was: the gradient of each element.
+ONE_STEP = TRAINING | {"lr": 500, "epsilon": 0.5, "weight-decay": 0, "clip-norm": 0}
 # By family: PEFT's targets, Penstock's, and how the ranks are.
 FAMILIES = {
     "gpt2": (["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"], ["--pp", "2"]),
@@ -25,6 +29,8 @@ FAMILIES = {
     "t5": (["q", "k", "v", "o", "wi", "wo"], ["--pp", "2", "--schedule", "split-backward"]),
 }
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5}
+# Of a gradient.
+GRADIENTS = {"float64": 1e-9, "float32": 1e-5}
 # Of adapters after all steps, in float64: transformers turns heads and takes T5's softmax in float32, whatever the model is in.
 ENDS = {"gpt2": 1e-9, "llama": 1e-7, "qwen3": 1e-7, "t5": 1e-7}
 
@@ -66,6 +72,23 @@ def make_samples(family: str) -> list[dict[str, list[int]]]:
     if family == "t5":
         return [{"input": tokens(3, 30), "target": tokens(2, 20)} for _ in range(12)]
     return [{"tokens": tokens(4, 40)} for _ in range(12)]
+
+
+@contextlib.contextmanager
+def widened():
+    """Every float32 that transformers asks for inside is float64 (rotary angles, norms, softmax), so that what differs is what is computed and
+    not how it is rounded."""
+    import torch
+
+    kept = torch.float32, torch.float, torch.Tensor.float, torch.get_default_dtype()
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = kept[:3]
+        torch.set_default_dtype(kept[3])
 
 
 def batch_loss(model, family: str, samples):
@@ -145,8 +168,8 @@ class Peft(unittest.TestCase):
         penstock("dataset", "import", "--out", self.folder / "data", self.folder / "samples.jsonl")
         return adapted, samples
 
-    def train(self, family: str, dtype: str, run: Path, *more: object) -> list[dict[str, float]]:
-        flags = [part for name, value in TRAINING.items() for part in (f"--{name}", value)]
+    def train(self, family: str, dtype: str, run: Path, *more: object, steps: int = STEPS, training=TRAINING) -> list[dict[str, float]]:
+        flags = [part for name, value in training.items() for part in (f"--{name}", value)]
         # One for all runs: a machine that others use measures another each time, and plans with it.
         profile = self.folder / f"{dtype}.json"
         if not profile.exists():
@@ -157,7 +180,7 @@ class Peft(unittest.TestCase):
             degrees = FAMILIES[family][1][1] if "--tp" in FAMILIES[family][1] else "1"
             penstock("profile", "measure", "--model", self.folder / dtype, "--max-length", 64, "--tp", degrees, "--seconds", 1, "--out", profile)
         penstock("up", "--init-from", self.folder / "adapted", "--dataset", self.folder / "data", "--global-batch", 12, "--max-length", 64,
-                 "--iterations", STEPS, "--warmup", 0, "--lr-decay", "constant", "--dtype", dtype, "--profile", profile, "--run-dir", run,
+                 "--iterations", steps, "--warmup", 0, "--lr-decay", "constant", "--dtype", dtype, "--profile", profile, "--run-dir", run,
                  *flags, *FAMILIES[family][1], *more)
         return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -192,8 +215,36 @@ class Peft(unittest.TestCase):
         self.assertLessEqual(float((opened - expected).abs().max()), 10 * ENDS[family] * size)
         self.assertLessEqual(float((of_merged - opened).abs().max()), 1e-9 * size)
 
+    def assert_gradients_near(self, adapted, family: str, samples, dtype: str) -> None:
+        """Of every element of every adapter, relative to the largest of its tensor, or to a thousandth of the largest of all."""
+        from peft import get_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        run, exported = self.folder / f"{dtype}-step", self.folder / f"{dtype}-stepped"
+        self.train(family, dtype, run, steps=1, training=ONE_STEP)
+        penstock("model", "export", run, exported)
+        found = load_file(exported / "adapter_model.safetensors")
+        adapted.zero_grad()
+        with widened():
+            batch_loss(adapted, family, samples).backward()
+        # Under the names that the file has.
+        gradients = {name: parameter.grad for name, parameter in adapted.named_parameters() if parameter.grad is not None}
+        expected = get_peft_model_state_dict(adapted, state_dict=gradients)
+        before = get_peft_model_state_dict(adapted)
+        self.assertEqual(set(found), set(expected))
+        least = 1e-3 * max(float(gradient.abs().max()) for gradient in expected.values())
+        for name, gradient in expected.items():
+            step = before[name] - found[name].double()
+            made = step * ONE_STEP["epsilon"] / (ONE_STEP["lr"] - step.abs())
+            size = max(least, float(gradient.abs().max()))
+            self.assertLessEqual(float((made - gradient).abs().max()), GRADIENTS[dtype] * size, f"{dtype}, {name}")
+        adapted.zero_grad()
+
     def check(self, family: str) -> None:
-        adapted, samples = self.prepare(family)
+        with widened():
+            adapted, samples = self.prepare(family)
+        for dtype in TOLERANCE:
+            self.assert_gradients_near(adapted, family, samples, dtype)
         losses, norms = train_peft(adapted, family, samples)
         self.assertGreater(losses[0] - losses[-1], 1e-3)
         for dtype, tolerance in TOLERANCE.items():

@@ -157,10 +157,19 @@ absl::Status Load(const Json& tokenizer, const Json& as_given, tokenizers::HFTok
   return NotKnown(as_given);
 }
 
+std::map<int32_t, std::string> TextsOfAdded(const Json& tokenizer) {
+  std::map<int32_t, std::string> texts;
+  for (const Json& added : tokenizer.value("added_tokens", Json::array())) {
+    if (!added.value("special", false)) texts[added.value("id", -1)] = added.value("content", "");
+  }
+  return texts;
+}
+
 class BytePairCodec : public TextCodec {
  public:
-  BytePairCodec(TokenizerInfo info, Form form, std::unique_ptr<tokenizers::HFTokenizer> library)
-      : info_(std::move(info)), form_(form), library_(std::move(library)) {}
+  BytePairCodec(TokenizerInfo info, Form form, std::map<int32_t, std::string> texts,
+                std::unique_ptr<tokenizers::HFTokenizer> library)
+      : info_(std::move(info)), form_(form), texts_(std::move(texts)), library_(std::move(library)) {}
 
   TokenizerInfo info() const override { return info_; }
 
@@ -171,15 +180,35 @@ class BytePairCodec : public TextCodec {
   }
 
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& tokens) const override {
-    const auto text =
-        library_->decode(std::vector<uint64_t>(tokens.begin(), tokens.end()), /*skip_special_tokens=*/true);
-    if (!text.ok()) return ToStatus(text.error());
-    return text.get();
+    std::string text;
+    std::vector<uint64_t> run;
+    for (const int32_t token : tokens) {
+      const auto added = texts_.find(token);
+      if (added == texts_.end()) {
+        run.push_back(static_cast<uint64_t>(token));
+        continue;
+      }
+      PENSTOCK_RETURN_IF_ERROR(DecodeRun(run, text));
+      run.clear();
+      text += added->second;
+    }
+    PENSTOCK_RETURN_IF_ERROR(DecodeRun(run, text));
+    return text;
   }
 
  private:
+  absl::Status DecodeRun(const std::vector<uint64_t>& tokens, std::string& text) const {
+    if (tokens.empty()) return absl::OkStatus();
+    const auto decoded = library_->decode(tokens, /*skip_special_tokens=*/true);
+    if (!decoded.ok()) return ToStatus(decoded.error());
+    text += decoded.get();
+    return absl::OkStatus();
+  }
+
   const TokenizerInfo info_;
   const Form form_;
+  // Of added tokens that are not special: to the library all of them are, and are no text.
+  const std::map<int32_t, std::string> texts_;
   const std::unique_ptr<tokenizers::HFTokenizer> library_;
 };
 
@@ -201,7 +230,8 @@ absl::StatusOr<std::unique_ptr<TextCodec>> MakeBytePairCodec(const TokenizerFile
                           .end = IdOf(tokenizer, SpecialToken(files, "eos_token")),
                           .vocab = static_cast<uint32_t>(library->vocab_size()),
                           .has_chat_template = !files.chat_template.empty()};
-    return std::make_unique<BytePairCodec>(std::move(info), form, std::move(library));
+    return std::make_unique<BytePairCodec>(std::move(info), form, TextsOfAdded(tokenizer),
+                                           std::move(library));
   };
   absl::StatusOr<std::unique_ptr<TextCodec>> codec = make();
   if (codec.ok()) return codec;

@@ -53,7 +53,7 @@ absl::Status WriteExpressionOut(Json& part) {
   // The library drops what is between matches; to Hugging Face's that is a word of its own.
   const std::string behavior = part.value("behavior", "");
   if (behavior == "Isolated" && !part.value("invert", false))
-    result = absl::StrCat("(?:", result, ")|(?:(?!", result, ")(?s:.))+");
+    result = absl::StrCat("(?:", result, ")|(?:(?!", result, ")(?s:.))++");
   (*pattern)["Regex"] = result;
   return absl::OkStatus();
 }

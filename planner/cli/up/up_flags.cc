@@ -117,9 +117,10 @@ void AddDeviceFlag(CLI::App& command, UpOptions& up) {
 void AddModelFlags(CLI::App& command, UpOptions& up) {
   command.add_option(
       "--model", up.model,
-      "Hugging Face's config.json, or a folder with one: GPT-2, Granite, Llama, Mistral, Mixtral, OLMoE, "
-      "Phi-3, Qwen2 and Qwen3 (with experts too), SmolLM3 or T5; "
-      "in place of the flags below");
+      "Hugging Face's config.json, or a folder with one (a Gemma, GPT-2, Granite, Llama, Mistral, OLMo, Phi, "
+      "Qwen, T5 and others: a family that is not known is refused with those that are); in place of the "
+      "flags "
+      "below");
   command.add_option("--init-from", up.init_from,
                      "Folder of penstock model import, or of a run: the model, and the parameters to begin "
                      "with");

@@ -2,11 +2,11 @@
 // the replicas, the stage groups and the recomputation, workers over Gloo compute the losses and gradients of
 // a plain reference that knows nothing of plans.
 //
-// What runs is a covering set of all pairs: some 57 cases, whose at most 4 ranks are real processes. With
-// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (318 cases of up to 8 ranks),
-// with PENSTOCK_EQUIVALENCE=all every combination (826,080) in a seeded order; then the ranks are threads of
-// this process, because to start processes takes longer than what they do. A case waits more than it
-// computes, so let several processes run a part each, and write to memory:
+// What runs is a covering set of all pairs: some 70 cases, whose at most 4 ranks are real processes. With
+// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (371 cases of up to 8 ranks),
+// with PENSTOCK_EQUIVALENCE=all every combination (about a million) in a seeded order; then the ranks are
+// threads of this process, because to start processes takes longer than what they do. A case waits more than
+// it computes, so let several processes run a part each, and write to memory:
 //
 //   export TMPDIR=/dev/shm PENSTOCK_EQUIVALENCE=all GTEST_TOTAL_SHARDS=4
 //   for part in 0 1 2 3; do

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "common/dataset/indexed_dataset.h"
 #include "tests/support/fake_tokenizer.h"
@@ -232,6 +235,43 @@ TEST_F(ImportTest, NamesTheLineThatATokenizerRefuses) {
   const std::string path = folder_.Write("bad.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b!\"}\n");
   const auto summary = Import({path}, {.tokenizers = {&first, &second}});
   EXPECT_THAT(std::string(summary.status().message()), HasSubstr("bad.jsonl', line 3: no '!' here"));
+}
+
+TEST_F(ImportTest, AShareOfTheLinesIsForValidation) {
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) lines += "{\"tokens\": [" + std::to_string(i) + ", 1]}\n";
+  ImportOptions options = {.validation_share = 0.1, .validation_prefix = folder_.Path("validation")};
+  const auto summary = Import({folder_.Write("a.jsonl", lines)}, options);
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->samples + summary->validation_samples, 2000);
+  EXPECT_NEAR(static_cast<double>(summary->validation_samples), 200, 40);
+  EXPECT_EQ(summary->validation_tokens, 2 * summary->validation_samples);
+  // Each line is in one of them, in order, and spread over all.
+  const auto first_tokens = [&](const char* name) {
+    std::vector<int32_t> tokens;
+    const auto dataset = IndexedDataset::Open(folder_.Path(name));
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    for (size_t i = 0; dataset.ok() && i < (*dataset)->size(); ++i)
+      tokens.push_back((*dataset)->Tokens(i)->front());
+    return tokens;
+  };
+  std::vector<int32_t> all = first_tokens("out");
+  const std::vector<int32_t> kept = first_tokens("validation");
+  EXPECT_EQ(kept.size(), summary->validation_samples);
+  EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+  EXPECT_LT(kept.front(), 100);
+  EXPECT_GT(kept.back(), 1900);
+  all.insert(all.end(), kept.begin(), kept.end());
+  std::sort(all.begin(), all.end());
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(all[static_cast<size_t>(i)], i);
+}
+
+TEST_F(ImportTest, AShareThatLeavesNothingIsRefused) {
+  ImportOptions options = {.validation_share = 1e-9, .validation_prefix = folder_.Path("validation")};
+  const auto summary = Import({folder_.Write("a.jsonl", "{\"tokens\": [1, 2]}\n")}, options);
+  EXPECT_THAT(std::string(summary.status().message()),
+              testing::HasSubstr("of 1 samples none would be for validation"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("out.idx")));
 }
 
 }  // namespace

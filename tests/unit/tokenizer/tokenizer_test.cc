@@ -171,6 +171,26 @@ TEST_F(TokenizerFile, OfPiecesIsRefusedByWhatIsNotKnownOfIt) {
               HasSubstr("model.unk_id: is missing"));
 }
 
+// Such as <think>, which models write. The library takes all added tokens for special ones.
+TEST_F(TokenizerFile, AddedTokensThatAreNotSpecialAreText) {
+  const auto tokenizer = Start(With([](Json& json) {
+    for (const bool special : {false, true}) {
+      json["added_tokens"].push_back({{"id", special ? 1001 : 1000},
+                                      {"content", special ? "<end>" : "<think>"},
+                                      {"single_word", false},
+                                      {"lstrip", false},
+                                      {"rstrip", false},
+                                      {"normalized", false},
+                                      {"special", special}});
+    }
+  }));
+  ASSERT_NE(tokenizer, nullptr);
+  const auto tokens = tokenizer->Encode("a<think>b<end>");
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_THAT(*tokens, testing::IsSupersetOf({1000, 1001}));
+  EXPECT_EQ(*tokenizer->Decode(*tokens), "a<think>b");
+}
+
 // The library drops what a split leaves over; Hugging Face's keeps it.
 TEST_F(TokenizerFile, KeepsTextThatASplitLeavesOver) {
   const auto tokenizer = Start(With([](Json& json) {

@@ -368,7 +368,8 @@ TEST(JobFromProto, KnowsWhatStandsBesideExperts) {
 
 // A planner that is older than these losses does not say it.
 TEST(ProgramFromProto, LossesOfRoutersNeedTheTokensOfTheBatch) {
-  const JobConfig job = *JobFromProto(JobOfExperts());
+  JobConfig job = *JobFromProto(JobOfExperts());
+  job.topology = *TopologyFromProto(ValidTopology(), job);
   v1::StreamProgramsResponse message = ValidMessage();
   EXPECT_THAT(std::string(ProgramFromProto(message, job).status().message()),
               HasSubstr("real_tokens is 0, but losses of the model's routers are divided by it"));
