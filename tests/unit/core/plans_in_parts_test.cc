@@ -101,7 +101,7 @@ TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
   std::cout << planned << " plans, " << in_parts << " with micro-batches in parts; beside whole ones: best "
             << ratios.front() << ", median " << ratios[ratios.size() / 2] << ", 90 % "
             << ratios[ratios.size() * 9 / 10] << ", worst " << ratios.back() << "\n";
-  EXPECT_GT(in_parts, planned / 8);
+  EXPECT_GT(in_parts, planned / 16);
   EXPECT_LT(ratios[ratios.size() / 2], 1);
   EXPECT_LE(ratios.back(), 1);
 }
