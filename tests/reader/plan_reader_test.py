@@ -114,7 +114,7 @@ CASES = {
     "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
     "tight memory, V": ("gpt", "--pp=2 --dp=1 --schedule=ready-first --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.4),
     "experts, concatenated": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=2 --policy=concatenated --token-cap=200 --recompute=selective"),
-    "parts, split backward": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=700 --recompute=none"),
+    "parts, split backward": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1000 --schedule=split-backward --recompute=none"),
     "parts, padded, full": ("gpt-experts-parts", "--pp=1 --dp=2 --cp=2 --ep=2 --policy=padding --micro-batch-size=6 --recompute=full"),
     "parts, selective": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1500 --most-parts=3 --recompute=selective"),
     "parts, loop": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --parameter-shares --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1 --token-cap=700 --policy=packed"),

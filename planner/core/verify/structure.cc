@@ -39,6 +39,11 @@ std::vector<NamedMesh> MeshesOf(const v1::Plan& plan) {
   return meshes;
 }
 
+std::string WidthsOf(const v1::ModelSpec& model) {
+  if (model.shared_expert_ffn() == 0) return absl::StrCat("ffn of ", model.ffn());
+  return absl::StrCat("ffn of ", model.ffn(), " and shared_expert_ffn of ", model.shared_expert_ffn());
+}
+
 // Degrees of a stage group: what divides the model.
 void CheckGroupShape(const v1::ModelSpec& model, const NamedMesh& named, Report& report) {
   const auto fail = [&](const std::string& what) { report.Add(kStructure, named.name + what); };
@@ -55,8 +60,7 @@ void CheckGroupShape(const v1::ModelSpec& model, const NamedMesh& named, Report&
   if (model.heads() == 0 || model.heads() % tensor != 0 || model.ffn() % tensor != 0 ||
       model.shared_expert_ffn() % tensor != 0 || (shared % tensor != 0 && tensor % shared != 0))
     fail(absl::StrCat(".tensor is ", tensor, ", which does not divide ", model.heads(), " heads, ", shared,
-                      " key-value heads, ffn of ", model.ffn(), " and shared_expert_ffn of ",
-                      model.shared_expert_ffn()));
+                      " key-value heads and ", WidthsOf(model)));
 }
 
 // What `mesh` and its stages say of a plan with several meshes is what the first one is.

@@ -11,7 +11,6 @@
 // a rank, in the mean over the ranks, those that it waits for rows. Orders other than in order and ours are
 // of the plan in order: what they change is what its passes take.
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -20,7 +19,6 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -170,7 +168,7 @@ struct Outcome {
 class Comparison {
  public:
   Comparison(const v1::JobSpec& job, const v1::Batch& batch)
-      : job_(OrExit(JobFromProto(job))), batch_proto_(batch), batch_(OrExit(BatchFromProto(batch, job_))) {}
+      : job_(OrExit(JobFromProto(job))), batch_(OrExit(BatchFromProto(batch, job_))) {}
 
   // `plan`: of whole micro-batches.
   void Read(const CostModel& costs, const v1::Plan& plan) {
@@ -280,7 +278,6 @@ class Comparison {
   }
 
   const Job job_;
-  const v1::Batch& batch_proto_;
   const Batch batch_;
   // By replica, micro-batch and context rank.
   std::vector<std::vector<std::vector<ShareOfRank>>> replicas_;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What products beside exchanges gain on a slow network: trains a mixture of experts on two ranks that divide them (--cp 2 --ep 2),
-one thread a rank, once with passes in order and once with products for weights beside the exchange of rows.
+"""What computing beside exchanges gains on a slow network: trains a mixture of experts on two ranks that divide them (--cp 2 --ep 2),
+one thread a rank, with passes in order, with products for weights beside the exchange of rows, and with micro-batches in parts.
 
 Everything runs in a network namespace of its own whose loopback lets --bandwidth through, which needs root. Each round measures a
-profile and trains with it, and with the same one but cluster.exchange_overlap 0. Ratios are iteration times in order divided by
-those beside, of one round, beside the same ratio of the planned times.
+profile and trains with it, with at most one part, and with the same profile but cluster.exchange_overlap 0. Ratios are iteration
+times in order divided by the others', of one round, beside the same ratio of the planned times.
 
     tests/bench/experts/slow_network.py --data /data/multitask_tokens.jsonl.gz       # JSON rows on stdout, a table on stderr
 
@@ -22,6 +22,7 @@ import alternating_runs as runs
 
 INSIDE = "PENSTOCK_BENCH_INSIDE"
 MESH = ["--pp", "1", "--cp", "2", "--ep", "2", "--fixed-costs"]
+ORDERS = {"in order": [], "weights": ["--most-parts", "1"], "parts": []}
 
 
 def arguments():
@@ -50,7 +51,7 @@ def in_order(profile):
 
 def table(rows):
     lines = [f"{'passes':<10}{'tokens/s':>10}{'planned ms':>12}{'measured ms':>13}{'in order/it, planned':>24}{'measured':>24}{'loss':>10}"]
-    for name in ("in order", "beside"):
+    for name in ORDERS:
         planned = runs.with_range(runs.ratios(rows, name, "in order", "planned_iteration_ms"))
         measured = runs.with_range(runs.ratios(rows, name, "in order", "measured_iteration_ms"))
         lines.append(f"{name:<10}{runs.median(rows, name, 'tokens_per_second'):>10,.0f}"
@@ -71,10 +72,10 @@ def main():
             cluster = json.loads(Path(profile).read_text())["profile"]["cluster"]
             print(f"round {turn}: exchanges at {cluster['intraNodeCollectiveBytesPerSecond'] / 1e6:.0f} MB/s, "
                   f"overlap {cluster.get('exchangeOverlap', 0):.2f}", file=sys.stderr, flush=True)
-            profiles = {"in order": in_order(profile), "beside": profile}
-            names = list(profiles) if turn % 2 == 0 else list(reversed(profiles))
-            for name in names:
-                rows += runs.one_round(args, "experts", {name: MESH}, dataset, profiles[name], folder, {}, turn)
+            waiting = in_order(profile)
+            for name in list(ORDERS) if turn % 2 == 0 else reversed(ORDERS):
+                costs = waiting if name == "in order" else profile
+                rows += runs.one_round(args, "experts", {name: [*MESH, *ORDERS[name]]}, dataset, costs, folder, {}, turn)
         print(table(rows), file=sys.stderr, flush=True)
 
 

@@ -44,6 +44,7 @@ class PlanningCommands : public testing::Test {
 };
 
 constexpr const char* kFields[] = {"policy",
+                                   "expert_rows",
                                    "batch",
                                    "samples",
                                    "micro_batches",

@@ -98,16 +98,20 @@ TEST_F(ServingTest, ASlowReaderLosesItsPlaceInsteadOfGrowingThePlanner) {
   // A connection of its own that buffers 64 KiB and no more.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  PlannerClient slow_client(
+  const auto stub = v1::PlannerService::NewStub(
       grpc::CreateCustomChannel(address(), grpc::InsecureChannelCredentials(), arguments));
+  // It does not read columns: columns of so many samples that are alike would all lie in the buffer.
   v1::StreamProgramsRequest request;
   request.set_job_id("job");
-  const auto slow = slow_client.StreamPrograms(request, absl::Seconds(20));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+  const auto slow = stub->StreamPrograms(&context, request);
   Complete(0, 100, /*samples=*/4096);
   uint64_t received = 0;
-  auto program = slow->Next();
-  for (; program.ok(); program = slow->Next()) ++received;
-  EXPECT_THAT(program, Fails(StatusCode::kOutOfRange, "is no longer held, the first is 36"));
+  for (v1::StreamProgramsResponse program; slow->Read(&program);) ++received;
+  const grpc::Status status = slow->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("is no longer held, the first is 36"));
   EXPECT_LT(received, 36);
 }
 
