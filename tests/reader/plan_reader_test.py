@@ -118,10 +118,11 @@ CASES = {
     "parts, padded, full": ("gpt-experts-parts", "--pp=1 --dp=2 --cp=2 --ep=2 --policy=padding --micro-batch-size=6 --recompute=full"),
     "parts, selective": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1500 --most-parts=3 --recompute=selective"),
     "parts, loop": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --parameter-shares --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1 --token-cap=700 --policy=packed"),
-    "parts, slow ranks": ("gpt-experts-parts-slow", "--pp=2 --dp=1 --cp=8 --ep=8 --policy=packed --token-cap=900 --schedule=split-backward --recompute=full"),
+    "parts, slow ranks": ("gpt-experts-parts-slow", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1500 --schedule=split-backward --recompute=full"),
+    "experts, of eight ranks": ("gpt-experts-parts-slow", "--pp=2 --dp=1 --cp=8 --ep=8 --policy=packed --token-cap=900 --schedule=split-backward --recompute=full"),
     "parts, side by side": ("gpt-experts-parts", "--strategies='cp 4 x ep 4 + cp 2 x ep 2' --layout=packed"),
     "parts, tight memory": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --policy=packed --token-cap=900", 0.6),
-    "long samples, parts": ("gpt-experts-parts", "--pp=1 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=4000 --rows=0:4"),
+    "long samples, parts": ("gpt-experts-parts", "--pp=1 --dp=1 --cp=2 --ep=2 --policy=packed --token-cap=3000 --rows=0:4"),
 }
 
 
@@ -304,7 +305,7 @@ class MicroBatchesInParts(unittest.TestCase):
     def test_send_bytes_by_part(self):
         """Rounded down for each part: some cuts change what the micro-batch sends in all."""
         text = r"expert_bytes is \d+, (should be|expected) \d+"
-        case = MADE.cases["parts, slow ranks"]
+        case = MADE.cases["experts, of eight ranks"]
         for damaged in self._cut_elsewhere(case.planned_batch):
             if re.search(text, "\n".join(MADE.read(case, damaged).lines())):
                 settle(MADE.schema, damaged)

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kLooksInAPass = 40;
 // What a rank has of a part, at most, of what the fullest rank has of the micro-batch: nearly all of it in
 // one part would take more memory than passes that go through it whole.
-constexpr double kMostOfPart = 0.6;
+constexpr double kMostOfPart = 0.75;
 
 }  // namespace
 
