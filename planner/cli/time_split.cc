@@ -118,16 +118,19 @@ class Splitter {
 
   // By context rank.
   absl::StatusOr<std::vector<ShareCosts>> CostsOf(const v1::MicroBatch& micro_batch) const {
-    PENSTOCK_ASSIGN_OR_RETURN(const core::MicroBatchShares shares,
-                              core::SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(),
-                                                       costs_.group().context, costs_.profile().windows));
-    std::vector<ShareCosts> costs(shares.computed.size());
+    const int contexts = costs_.group().context;
+    const core::AttentionWindows& windows = costs_.profile().windows;
+    PENSTOCK_ASSIGN_OR_RETURN(const core::SharesInParts computed,
+                              core::ComputedShares(micro_batch, batch_, costs_.nodes(), contexts, windows));
+    PENSTOCK_ASSIGN_OR_RETURN(const core::SharesInParts real,
+                              core::RealShares(micro_batch, batch_, costs_.nodes(), contexts, windows));
+    std::vector<ShareCosts> costs(computed.whole.size());
     for (size_t i = 0; i < costs.size(); ++i) {
       ShareCosts& share = costs[i];
-      if (!costs_.Layers(shares.computed[i], shares.computed_parts[i], &share.real))
+      if (!costs_.Layers(computed.whole[i], computed.parts[i], &share.real))
         return absl::InvalidArgumentError("plan.replicas: a micro-batch is outside of the job's profile");
-      share.has_tight = costs_.Layers(shares.real[i], shares.real_parts[i], &share.tight) &&
-                        ideal_.Layers(shares.real[i], shares.real_parts[i], &share.ideal);
+      share.has_tight = costs_.Layers(real.whole[i], real.parts[i], &share.tight) &&
+                        ideal_.Layers(real.whole[i], real.parts[i], &share.ideal);
       for (core::LayerCosts* layers : {&share.real, &share.tight, &share.ideal}) layers->exchange = {};
       if (micro_batch.computed_tokens() > 0)
         share.real_tokens = static_cast<double>(micro_batch.real_tokens()) /

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "planner/core/model/micro_batch.h"
+#include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/model/share.h"
 
 namespace penstock::core {
@@ -62,80 +62,21 @@ class CostsAudit {
  private:
   std::vector<ShareCosts> ListMicroBatch(int replica, int m) {
     const v1::MicroBatch& micro_batch = plan_.replicas(replica).micro_batches(m);
-    std::vector<Share> shares;
-    std::vector<std::vector<Share>> parts(costs_.group().context);
-    if (costs_.group().context == 1) {
-      shares.push_back(WholeShare(Sums(micro_batch)));
-    } else {
-      const std::vector<Row> rows = Rows(micro_batch);
-      const std::vector<Span> spans = Spans(micro_batch);
-      shares = SharesOfRows(rows, spans, 0, rows.size());
-      for (int part = 0; part + 1 < micro_batch.part_rows_size(); ++part) {
-        const std::vector<Share> of_part =
-            SharesOfRows(rows, spans, micro_batch.part_rows(part), micro_batch.part_rows(part + 1));
-        for (size_t context = 0; context < parts.size(); ++context)
-          parts[context].push_back(of_part[context]);
-      }
+    const std::string name = absl::StrCat("replica ", replica, ", micro-batch ", m, ": ");
+    const absl::StatusOr<SharesInParts> shares =
+        ComputedShares(micro_batch, batch_, costs_.nodes(), costs_.group().context, job_.windows);
+    if (!shares.ok()) {
+      list_.Add(absl::StrCat(name, shares.status().message()));
+      return {};
     }
     std::vector<ShareCosts> result;
-    for (size_t context = 0; context < shares.size(); ++context) {
+    for (size_t context = 0; context < shares->whole.size(); ++context) {
       ShareCosts& costs = result.emplace_back();
-      costs.share = shares[context];
-      if (!costs_.Layers(costs.share, parts[context], &costs.layers))
-        list_.Add(
-            absl::StrCat("replica ", replica, ", micro-batch ", m, ": its shape is outside of the profile"));
+      costs.share = shares->whole[context];
+      if (!costs_.Layers(costs.share, shares->parts[context], &costs.layers))
+        list_.Add(absl::StrCat(name, "its shape is outside of the profile"));
     }
     return result;
-  }
-
-  // By context rank, of rows `begin` to `end` - 1.
-  std::vector<Share> SharesOfRows(absl::Span<const Row> rows, absl::Span<const Span> spans, size_t begin,
-                                  size_t end) const {
-    std::vector<Share> shares;
-    SharesOf(rows.subspan(begin, end - begin), batch_.samples, spans.subspan(begin, end - begin),
-             costs_.nodes(), costs_.group().context, &shares);
-    return shares;
-  }
-
-  absl::Span<const uint32_t> SamplesOf(const v1::MicroBatch& micro_batch) const {
-    return {micro_batch.samples().data(), static_cast<size_t>(micro_batch.samples_size())};
-  }
-
-  TokenSums Sums(const v1::MicroBatch& micro_batch) const {
-    const TokenSums packed = SumsOf(SamplesOf(micro_batch), batch_.samples, Layout::kPacked);
-    if (micro_batch.layout() == v1::LAYOUT_PACKED) return packed;
-    return PaddedSums(static_cast<int32_t>(micro_batch.rows()),
-                      static_cast<int32_t>(micro_batch.source_length()),
-                      static_cast<int32_t>(micro_batch.target_length()), packed.loss,
-                      job_.windows.LessSquare(micro_batch.target_length()));
-  }
-
-  std::vector<Row> Rows(const v1::MicroBatch& micro_batch) const {
-    const absl::Span<const uint32_t> samples = SamplesOf(micro_batch);
-    std::vector<Row> rows;
-    if (micro_batch.layout() == v1::LAYOUT_CONCATENATED) {
-      const auto& ends = micro_batch.row_samples();
-      for (int row = 0; row + 1 < ends.size(); ++row)
-        rows.push_back({micro_batch.target_length(), job_.windows.LessSquare(micro_batch.target_length()),
-                        samples.subspan(ends[row], ends[row + 1] - ends[row])});
-      return rows;
-    }
-    const bool packed = micro_batch.layout() == v1::LAYOUT_PACKED;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      const int64_t length = packed ? batch_.samples[samples[i]].target : micro_batch.target_length();
-      rows.push_back({length, job_.windows.LessSquare(length), samples.subspan(i, 1)});
-    }
-    return rows;
-  }
-
-  static std::vector<Span> Spans(const v1::MicroBatch& micro_batch) {
-    std::vector<Span> spans;
-    for (int row = 0; row < micro_batch.span_first_size(); ++row) {
-      Span& span = spans.emplace_back();
-      span.first = static_cast<int32_t>(micro_batch.span_first(row));
-      span.ranks = static_cast<int32_t>(micro_batch.span_ranks(row));
-    }
-    return spans;
   }
 
   void CheckProgram(const v1::Program& program) {

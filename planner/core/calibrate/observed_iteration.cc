@@ -51,10 +51,9 @@ class Observer {
           if (sample >= batch_.samples.size())
             return absl::InvalidArgumentError("plan.replicas: a sample that the batch lacks");
         }
-        PENSTOCK_ASSIGN_OR_RETURN(MicroBatchShares shares,
-                                  SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(),
-                                                     costs_.group().context, costs_.profile().windows));
-        of_replica.push_back(std::move(shares));
+        PENSTOCK_ASSIGN_OR_RETURN(of_replica.emplace_back(),
+                                  ComputedShares(micro_batch, batch_, costs_.nodes(), costs_.group().context,
+                                                 costs_.profile().windows));
       }
     }
     return absl::OkStatus();
@@ -122,10 +121,10 @@ class Observer {
     MeasuredPass pass;
     pass.rank = rank;
     pass.stage = static_cast<int>(instruction.stage());
-    const MicroBatchShares& shares = shares_[program.replica()][instruction.micro_batch()];
+    const SharesInParts& shares = shares_[program.replica()][instruction.micro_batch()];
     const auto context = static_cast<size_t>(costs_.topology().PlaceOf(rank).context);
-    const Share& share = shares.computed[context];
-    const std::vector<Share>& parts = shares.computed_parts[context];
+    const Share& share = shares.whole[context];
+    const std::vector<Share>& parts = shares.parts[context];
     pass.sums = share.sums;
     pass.recompute = RecomputeOf(program, instruction);
     pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1)) *
@@ -135,7 +134,8 @@ class Observer {
       measured_.passes.push_back(pass);
       return;
     }
-    AddSplit(rank, instruction, pass, BesideNs(pass.stage, share, parts));
+    const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
+    AddSplit(rank, instruction, pass, weight ? BesideNs(pass.stage, share, parts) : 0);
   }
 
   // What a pass computes if it goes through the micro-batch as it is, over what it computes in parts, which
@@ -155,7 +155,7 @@ class Observer {
     return computed(in_parts) > 0 ? computed(whole) / computed(in_parts) : 1;
   }
 
-  // `beside_ns`: products for weights that the pass before made beside exchanges.
+  // `beside_ns`, of BACKWARD_WEIGHT: products for weights that the pass before made beside exchanges.
   void AddSplit(int rank, const v1::Instruction& instruction, MeasuredPass pass, double beside_ns) {
     const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
     SplitPass& split = split_[{rank, instruction.stage(), instruction.micro_batch()}];
@@ -192,7 +192,7 @@ class Observer {
   const Job& job_;
   Batch batch_;
   // By replica and micro-batch.
-  std::vector<std::vector<MicroBatchShares>> shares_;
+  std::vector<std::vector<SharesInParts>> shares_;
   Measurements measured_;
   // By stage.
   std::map<uint32_t, double> optimizer_;

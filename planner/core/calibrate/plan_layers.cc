@@ -37,12 +37,12 @@ absl::Status PlanLayers::Read(const Batch& batch, int replica) {
       if (sample >= batch.samples.size())
         return absl::InvalidArgumentError("plan.replicas: a sample that the batch lacks");
     }
-    PENSTOCK_ASSIGN_OR_RETURN(const MicroBatchShares shares,
-                              SharesOfMicroBatch(micro_batch, batch, costs_->nodes(), costs_->group().context,
-                                                 costs_->profile().windows));
+    PENSTOCK_ASSIGN_OR_RETURN(const SharesInParts shares,
+                              ComputedShares(micro_batch, batch, costs_->nodes(), costs_->group().context,
+                                             costs_->profile().windows));
     auto& of_micro_batch = layers_[replica].emplace_back();
-    for (const Share& share : shares.computed) {
-      if (!costs_->Layers(share, &of_micro_batch.emplace_back()))
+    for (size_t context = 0; context < shares.whole.size(); ++context) {
+      if (!costs_->Layers(shares.whole[context], shares.parts[context], &of_micro_batch.emplace_back()))
         return absl::InvalidArgumentError("plan.replicas: a micro-batch outside of the profile");
     }
   }

@@ -11,25 +11,39 @@
 namespace penstock::core {
 namespace {
 
-Layout LayoutOf(const v1::MicroBatch& micro_batch) {
-  if (micro_batch.layout() == v1::LAYOUT_PADDED) return Layout::kPadded;
-  return micro_batch.layout() == v1::LAYOUT_CONCATENATED ? Layout::kConcatenated : Layout::kPacked;
+absl::Span<const uint32_t> SamplesOf(const v1::MicroBatch& micro_batch) {
+  return {micro_batch.samples().data(), static_cast<size_t>(micro_batch.samples_size())};
 }
 
 // With one context rank.
-MicroBatchShares WholeShares(const v1::MicroBatch& micro_batch, absl::Span<const uint32_t> samples,
-                             const Batch& batch, const AttentionWindows& windows) {
-  const TokenSums packed = SumsOf(samples, batch.samples, Layout::kPacked);
-  const TokenSums computed = micro_batch.layout() == v1::LAYOUT_PACKED
-                                 ? packed
-                                 : PaddedSums(static_cast<int32_t>(micro_batch.rows()),
-                                              static_cast<int32_t>(micro_batch.source_length()),
-                                              static_cast<int32_t>(micro_batch.target_length()), packed.loss,
-                                              windows.LessSquare(micro_batch.target_length()));
-  return {.computed = {WholeShare(computed)},
-          .real = {WholeShare(packed)},
-          .computed_parts = {{}},
-          .real_parts = {{}}};
+TokenSums ComputedSums(const v1::MicroBatch& micro_batch, const Batch& batch,
+                       const AttentionWindows& windows) {
+  const TokenSums packed = SumsOf(SamplesOf(micro_batch), batch.samples, Layout::kPacked);
+  if (micro_batch.layout() == v1::LAYOUT_PACKED) return packed;
+  return PaddedSums(static_cast<int32_t>(micro_batch.rows()),
+                    static_cast<int32_t>(micro_batch.source_length()),
+                    static_cast<int32_t>(micro_batch.target_length()), packed.loss,
+                    windows.LessSquare(micro_batch.target_length()));
+}
+
+// As the plan has them, whoever made it.
+std::vector<Row> ComputedRows(const v1::MicroBatch& micro_batch, const Batch& batch,
+                              const AttentionWindows& windows) {
+  const absl::Span<const uint32_t> samples = SamplesOf(micro_batch);
+  std::vector<Row> rows;
+  if (micro_batch.layout() == v1::LAYOUT_CONCATENATED) {
+    const auto& ends = micro_batch.row_samples();
+    for (int row = 0; row + 1 < ends.size(); ++row)
+      rows.push_back({micro_batch.target_length(), windows.LessSquare(micro_batch.target_length()),
+                      samples.subspan(ends[row], ends[row + 1] - ends[row])});
+    return rows;
+  }
+  const bool packed = micro_batch.layout() == v1::LAYOUT_PACKED;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const int64_t length = packed ? batch.samples[samples[i]].target : micro_batch.target_length();
+    rows.push_back({length, windows.LessSquare(length), samples.subspan(i, 1)});
+  }
+  return rows;
 }
 
 absl::StatusOr<std::vector<Span>> SpansOf(const v1::MicroBatch& micro_batch, size_t rows, int contexts) {
@@ -58,7 +72,7 @@ absl::Status CheckParts(const v1::MicroBatch& micro_batch, size_t rows) {
   return absl::InvalidArgumentError("plan.replicas: the parts of a micro-batch do not hold each row once");
 }
 
-// A row of a micro-batch, or a sample in it, and where it is.
+// Rows of a micro-batch, or the samples in them, and where they are.
 struct PlacedRows {
   std::vector<Row> rows;
   std::vector<Span> spans;
@@ -66,34 +80,47 @@ struct PlacedRows {
   std::vector<size_t> part_begins;
 };
 
-void AddShares(const PlacedRows& placed, const Batch& batch, const Nodes& nodes, int contexts,
-               std::vector<Share>* shares, std::vector<std::vector<Share>>* parts) {
-  SharesOf(placed.rows, batch.samples, placed.spans, nodes, contexts, shares);
-  parts->resize(contexts);
+absl::StatusOr<PlacedRows> PlaceComputed(const v1::MicroBatch& micro_batch, const Batch& batch, int contexts,
+                                         const AttentionWindows& windows) {
+  PlacedRows computed = {.rows = ComputedRows(micro_batch, batch, windows),
+                         .spans = {},
+                         .part_begins = {micro_batch.part_rows().begin(), micro_batch.part_rows().end()}};
+  PENSTOCK_ASSIGN_OR_RETURN(computed.spans, SpansOf(micro_batch, computed.rows.size(), contexts));
+  PENSTOCK_RETURN_IF_ERROR(CheckParts(micro_batch, computed.rows.size()));
+  return computed;
+}
+
+SharesInParts SharesOfPlaced(const PlacedRows& placed, const Batch& batch, const Nodes& nodes, int contexts) {
+  SharesInParts shares;
+  SharesOf(placed.rows, batch.samples, placed.spans, nodes, contexts, &shares.whole);
+  shares.parts.resize(contexts);
   std::vector<Share> of_part;
   for (size_t part = 0; part + 1 < placed.part_begins.size(); ++part) {
     const size_t begin = placed.part_begins[part], size = placed.part_begins[part + 1] - begin;
     SharesOf(absl::MakeSpan(placed.rows).subspan(begin, size), batch.samples,
              absl::MakeSpan(placed.spans).subspan(begin, size), nodes, contexts, &of_part);
-    for (int context = 0; context < contexts; ++context) (*parts)[context].push_back(of_part[context]);
+    for (int context = 0; context < contexts; ++context) shares.parts[context].push_back(of_part[context]);
   }
+  return shares;
 }
+
+SharesInParts OfOneRank(const TokenSums& sums) { return {.whole = {WholeShare(sums)}, .parts = {{}}}; }
 
 }  // namespace
 
-absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch, const Batch& batch,
-                                                    const Nodes& nodes, int contexts,
-                                                    const AttentionWindows& windows) {
-  const absl::Span<const uint32_t> samples(micro_batch.samples().data(), micro_batch.samples_size());
-  if (contexts == 1) return WholeShares(micro_batch, samples, batch, windows);
-  const RowLengths length = {.source = static_cast<int32_t>(micro_batch.source_length()),
-                             .target = static_cast<int32_t>(micro_batch.target_length()),
-                             .less_square = windows.LessSquare(micro_batch.target_length())};
-  PlacedRows computed = {.rows = RowsOf(samples, batch.samples, LayoutOf(micro_batch), length),
-                         .spans = {},
-                         .part_begins = {micro_batch.part_rows().begin(), micro_batch.part_rows().end()}};
-  PENSTOCK_ASSIGN_OR_RETURN(computed.spans, SpansOf(micro_batch, computed.rows.size(), contexts));
-  PENSTOCK_RETURN_IF_ERROR(CheckParts(micro_batch, computed.rows.size()));
+absl::StatusOr<SharesInParts> ComputedShares(const v1::MicroBatch& micro_batch, const Batch& batch,
+                                             const Nodes& nodes, int contexts,
+                                             const AttentionWindows& windows) {
+  if (contexts == 1) return OfOneRank(ComputedSums(micro_batch, batch, windows));
+  PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
+  return SharesOfPlaced(computed, batch, nodes, contexts);
+}
+
+absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, const Batch& batch,
+                                         const Nodes& nodes, int contexts, const AttentionWindows& windows) {
+  const absl::Span<const uint32_t> samples = SamplesOf(micro_batch);
+  if (contexts == 1) return OfOneRank(SumsOf(samples, batch.samples, Layout::kPacked));
+  PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
   PlacedRows real = {
       .rows = RowsOf(samples, batch.samples, Layout::kPacked, {}), .spans = {}, .part_begins = {}};
   for (size_t row = 0; row < computed.rows.size(); ++row) {
@@ -101,10 +128,7 @@ absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_
     real.spans.insert(real.spans.end(), computed.rows[row].samples.size(), computed.spans[row]);
   }
   if (!real.part_begins.empty()) real.part_begins.push_back(real.spans.size());
-  MicroBatchShares shares;
-  AddShares(computed, batch, nodes, contexts, &shares.computed, &shares.computed_parts);
-  AddShares(real, batch, nodes, contexts, &shares.real, &shares.real_parts);
-  return shares;
+  return SharesOfPlaced(real, batch, nodes, contexts);
 }
 
 }  // namespace penstock::core

@@ -11,21 +11,22 @@
 
 namespace penstock::core {
 
-// By context rank.
-struct MicroBatchShares {
-  // As it is computed, padding included.
-  std::vector<Share> computed;
-  // Of the samples' own tokens, each on the span of its row.
-  std::vector<Share> real;
-  // The same of each part that passes go through in turn; empty lists where it is one.
-  std::vector<std::vector<Share>> computed_parts;
-  std::vector<std::vector<Share>> real_parts;
+// By context rank: of all rows, and of those of each part that passes go through in turn (no parts where it
+// is one).
+struct SharesInParts {
+  std::vector<Share> whole;
+  std::vector<std::vector<Share>> parts;
 };
 
-// The samples of the micro-batch must be in the batch; windows: of the job. Possible errors: INVALID_ARGUMENT
-// (the spans are not one for each row, inside of the group; the parts do not hold each row once).
-absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch, const Batch& batch,
-                                                    const Nodes& nodes, int contexts,
-                                                    const AttentionWindows& windows);
+// As it is computed, padding included. The samples of the micro-batch must be in the batch; windows: of the
+// job. Possible errors: INVALID_ARGUMENT (the spans are not one for each row, inside of the group; the parts
+// do not hold each row once).
+absl::StatusOr<SharesInParts> ComputedShares(const v1::MicroBatch& micro_batch, const Batch& batch,
+                                             const Nodes& nodes, int contexts,
+                                             const AttentionWindows& windows);
+
+// The same of the samples' own tokens, each on the span of its row.
+absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, const Batch& batch,
+                                         const Nodes& nodes, int contexts, const AttentionWindows& windows);
 
 }  // namespace penstock::core

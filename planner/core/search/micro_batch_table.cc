@@ -118,13 +118,7 @@ int64_t MicroBatchTable::PassesNs(int slot, absl::Span<const LayerCosts> costs) 
   for (int stage = 0; stage < costs_->stages(); ++stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
-    int64_t forward = 0;
-    int64_t backward = 0;
-    for (const LayerCosts& layers : costs) {
-      forward = std::max(forward, costs_->ForwardNs(stage, layers));
-      backward = std::max(backward, costs_->BackwardNs(stage, layers, recompute));
-    }
-    passes_ns += forward + backward;
+    passes_ns += ForwardNs(costs, stage) + BackwardNs(costs, stage, recompute);
   }
   return passes_ns;
 }
@@ -148,16 +142,16 @@ void MicroBatchTable::CutIntoParts(int slot) {
   if (!part_of_row_[slot].empty()) Update(slot);
 }
 
-int64_t MicroBatchTable::ForwardNs(int slot, int stage) const {
+int64_t MicroBatchTable::ForwardNs(absl::Span<const LayerCosts> costs, int stage) const {
   int64_t longest = 0;
-  for (const LayerCosts& layers : layer_costs(slot))
-    longest = std::max(longest, costs_->ForwardNs(stage, layers));
+  for (const LayerCosts& layers : costs) longest = std::max(longest, costs_->ForwardNs(stage, layers));
   return longest;
 }
 
-int64_t MicroBatchTable::BackwardNs(int slot, int stage, const StageRecompute& recompute) const {
+int64_t MicroBatchTable::BackwardNs(absl::Span<const LayerCosts> costs, int stage,
+                                    const StageRecompute& recompute) const {
   int64_t longest = 0;
-  for (const LayerCosts& layers : layer_costs(slot)) {
+  for (const LayerCosts& layers : costs) {
     longest = std::max(longest, costs_->BackwardNs(stage, layers, recompute));
   }
   return longest;
@@ -184,9 +178,9 @@ void MicroBatchTable::Update(int slot) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
     const StageMemory memory = Memory(slot, stage);
-    const int64_t forward = ForwardNs(slot, stage);
+    const int64_t forward = ForwardNs(layer_costs(slot), stage);
     at(slot, kForwardNs)[stage] = forward;
-    at(slot, kBackwardNs)[stage] = BackwardNs(slot, stage, recompute);
+    at(slot, kBackwardNs)[stage] = BackwardNs(layer_costs(slot), stage, recompute);
     at(slot, kWeightNs)[stage] = WeightNs(slot, stage);
     const bool sends = stage + 1 < stages && costs_->position_of(stage) != costs_->position_of(stage + 1);
     at(slot, kNearTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kInsideNode) : 0;
@@ -195,7 +189,8 @@ void MicroBatchTable::Update(int slot) {
     at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, memory, recompute);
     at(slot, kPutAsideBytes)[stage] = costs_->PutAsideBytes(stage, memory) + memory.tokens;
     at(slot, kPassingBytes)[stage] = PassingBytes(memory, buffers_);
-    rank_work_[costs_->position_of(stage)] += forward + BackwardNs(slot, stage, StageRecompute());
+    rank_work_[costs_->position_of(stage)] +=
+        forward + BackwardNs(layer_costs(slot), stage, StageRecompute());
   }
   work_ns_[slot] = *std::max_element(rank_work_.begin(), rank_work_.end());
 }
@@ -203,7 +198,7 @@ void MicroBatchTable::Update(int slot) {
 void MicroBatchTable::UpdateLevel(int slot, int stage, int32_t level) {
   levels(slot)[stage] = level;
   const StageRecompute recompute = RecomputeAtLevel(costs_->stage(stage), level, costs_->has_selective());
-  at(slot, kBackwardNs)[stage] = BackwardNs(slot, stage, recompute);
+  at(slot, kBackwardNs)[stage] = BackwardNs(layer_costs(slot), stage, recompute);
   at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, Memory(slot, stage), recompute);
 }
 

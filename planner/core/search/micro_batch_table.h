@@ -141,8 +141,9 @@ class MicroBatchTable {
   bool CostLayers(int slot, const SharesOfParts& parts, absl::Span<LayerCosts> costs) const;
   // Forward and backward pass of all stages.
   int64_t PassesNs(int slot, absl::Span<const LayerCosts> costs) const;
-  int64_t ForwardNs(int slot, int stage) const;
-  int64_t BackwardNs(int slot, int stage, const StageRecompute& recompute) const;
+  // Of the slowest context rank.
+  int64_t ForwardNs(absl::Span<const LayerCosts> costs, int stage) const;
+  int64_t BackwardNs(absl::Span<const LayerCosts> costs, int stage, const StageRecompute& recompute) const;
   int64_t WeightNs(int slot, int stage) const;
 
   const CostModel* costs_;

@@ -242,10 +242,13 @@ void TryParts(ReplicaEvaluator* evaluator, int replica, absl::Span<const int32_t
   MicroBatchTable& table = candidate->table;
   const int64_t whole = candidate->replicas[replica].makespan;
   std::vector<MicroBatchTable::Saved> saved(slots.size());
+  bool any = false;
   for (size_t i = 0; i < slots.size(); ++i) {
     table.Save(slots[i], &saved[i]);
     table.CutIntoParts(slots[i]);
+    any = any || !table.part_of_row(slots[i]).empty();
   }
+  if (!any) return;
   EvaluateReplica(evaluator, replica, candidate);
   if (candidate->replicas[replica].makespan <= whole) return;
   for (const MicroBatchTable::Saved& slot : saved) table.Restore(slot);

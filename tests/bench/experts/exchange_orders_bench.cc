@@ -201,25 +201,25 @@ class Comparison {
   std::vector<ShareOfRank> SharesOf(const CostModel& costs, RowParts& row_parts,
                                     const v1::MicroBatch& micro_batch) {
     std::vector<ShareOfRank> result;
-    const MicroBatchShares whole = SharesIn(costs, micro_batch);
-    for (const Share& share : whole.computed) {
+    const SharesInParts whole = SharesIn(costs, micro_batch);
+    for (const Share& share : whole.whole) {
       ShareOfRank& of_rank = result.emplace_back();
       of_rank.tokens = std::max(1.0, share.sums.target);
       costs.Layers(share, &of_rank.whole);
     }
     for (int parts = 2; parts <= 4; ++parts) {
-      const MicroBatchShares cut = SharesIn(costs, InParts(row_parts, micro_batch, parts));
+      const SharesInParts cut = SharesIn(costs, InParts(row_parts, micro_batch, parts));
       for (size_t context = 0; context < result.size(); ++context) {
         LayerCosts& layers = result[context].in_parts.emplace_back();
-        costs.Layers(cut.computed[context], cut.computed_parts[context], &layers);
+        costs.Layers(cut.whole[context], cut.parts[context], &layers);
       }
     }
     return result;
   }
 
-  MicroBatchShares SharesIn(const CostModel& costs, const v1::MicroBatch& micro_batch) const {
-    return OrExit(SharesOfMicroBatch(micro_batch, batch_, costs.nodes(), costs.group().context,
-                                     costs.profile().windows));
+  SharesInParts SharesIn(const CostModel& costs, const v1::MicroBatch& micro_batch) const {
+    return OrExit(
+        ComputedShares(micro_batch, batch_, costs.nodes(), costs.group().context, costs.profile().windows));
   }
 
   // Packed. Unchanged where it has too few rows.
