@@ -70,15 +70,20 @@ def import_samples(args, folder):
 
 
 def measure_profile(args, model, folder, more=()):
-    """One profile for all variants: what they plan with is the same. `more`: further flags of `penstock-worker profile`."""
+    """One profile for all variants: what they plan with is the same. Two workers measure side by side, as two train: they slow each
+    other down. `more`: further flags of `penstock profile measure`."""
     spec = dict(MODEL_SPECS[model], hidden=args.hidden, heads=4, ffn=4 * args.hidden, vocab=args.vocab,
                 maxSequenceLength=args.max_length, dtype="DATA_TYPE_FLOAT32")
     described = os.path.join(folder, model + ".json")
     with open(described, "w") as out:
         json.dump(spec, out)
     profile = os.path.join(folder, model + ".profile.json")
-    run([os.path.join(args.bin, "penstock-worker"), "profile", "--model-json", described, "--out", profile, "--threads",
-         "1", "--seconds", str(args.profile_seconds), *more], env=dict(os.environ, OMP_NUM_THREADS="1"))
+    one_thread = dict(os.environ, OMP_NUM_THREADS="1", PENSTOCK_CACHE=os.path.join(folder, "cache"))
+    # `measure` takes a model out of a profile: of one that is measured in a moment.
+    run([os.path.join(args.bin, "penstock-worker"), "profile", "--model-json", described, "--out", profile, "--threads", "1",
+         "--seconds", "0.5"], env=one_thread)
+    run([os.path.join(args.bin, "penstock"), "profile", "measure", "--model", profile, "--out", profile, "--workers", "2",
+         "--threads", "1", "--seconds", str(args.profile_seconds), *more], env=one_thread)
     return profile
 
 

@@ -68,7 +68,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         dataset = runs.import_samples(args, folder)
         for turn in range(args.rounds):
-            profile = runs.measure_profile(args, "experts", folder, ["--expert", "2"])
+            profile = runs.measure_profile(args, "experts", folder, ["--ep", "2"])
             cluster = json.loads(Path(profile).read_text())["profile"]["cluster"]
             print(f"round {turn}: exchanges at {cluster['intraNodeCollectiveBytesPerSecond'] / 1e6:.0f} MB/s, "
                   f"overlap {cluster.get('exchangeOverlap', 0):.2f}", file=sys.stderr, flush=True)
