@@ -38,11 +38,12 @@ class PassTimes:
 
     forward: float
     backward: dict  # by level
+    weight: float  # of a backward pass, what makes gradients of weights
 
     def __add__(self, other):
         """Of two parts of a micro-batch, one after the other."""
         backward = {level: time + other.backward[level] for level, time in self.backward.items()}
-        return PassTimes(self.forward + other.forward, backward)
+        return PassTimes(self.forward + other.forward, backward, self.weight + other.weight)
 
 
 class LayerTimes:
@@ -97,8 +98,20 @@ class LayerTimes:
         if self._layer.forward is None:
             raise NoCost(f"layer '{self._layer.name}' has no time for {sums}")
         forward = self._closed_form(sums)
-        times = PassTimes(forward, {level: forward * self._ratios[level] for level in LEVELS})
+        if self._layer.backward_input is not None:
+            return self._with_forms_of_its_own(forward, sums)
+        times = self._passes(forward, {level: forward * self._ratios[level] for level in LEVELS})
         return self._raised_to_border(times, rectangle) if use_table else times
+
+    def _passes(self, forward, backward):
+        return PassTimes(forward, backward, backward["none"] * (1 - self._layer.backward_input_share))
+
+    def _with_forms_of_its_own(self, forward, sums):
+        """Where the two parts of the backward pass have closed forms."""
+        inputs = self._undivided(self._layer.backward_input, sums) / self._table_divisor
+        weight = self._undivided(self._layer.backward_weight, sums) / self._table_divisor
+        more = {level: forward * (self._ratios[level] - self._ratios["none"]) for level in LEVELS}
+        return PassTimes(forward, {level: inputs + weight + more[level] for level in LEVELS}, weight)
 
     def _rectangle(self, sums):
         lengths = {
@@ -109,13 +122,13 @@ class LayerTimes:
         return [lengths[name] for name in self._axis_names]
 
     def _closed_form(self, sums):
-        return self._undivided(sums) / self._form_divisor
+        return self._undivided(self._form, sums) / self._form_divisor
 
-    def _undivided(self, sums):
+    def _undivided(self, form, sums):
         if self._layer.loss_tokens_only:
-            return closed_form(self._form, 0, 0, sums.loss_positions, 0, 0)
+            return closed_form(form, 0, 0, sums.loss_positions, 0, 0)
         return closed_form(
-            self._form,
+            form,
             sums.source_tokens,
             sums.source_squares,
             sums.target_tokens,
@@ -152,7 +165,7 @@ class LayerTimes:
         for level in LEVELS:
             value = self._value(self._backward_tables[level], places)
             backward[level] = (forward * self._ratios[level] if value is None else value) / self._table_divisor
-        return PassTimes(forward / self._table_divisor, backward)
+        return self._passes(forward / self._table_divisor, backward)
 
     def _value(self, table, places):
         """A table's value at a place, nanoseconds; None if the table is empty or has a gap there."""
@@ -186,7 +199,7 @@ class LayerTimes:
             if at_border:
                 forward = max(forward, at_border.forward)
                 backward = {level: max(backward[level], at_border.backward[level]) for level in LEVELS}
-        return PassTimes(forward, backward)
+        return self._passes(forward, backward)
 
 
 def _repeated_key_value_bytes(model, tensors, element):
@@ -272,8 +285,7 @@ class Costs:
 
     def layer_products(self, sums):
         """(of experts, of all weights): products for the gradients of a GPT's layer, nanoseconds, not rounded."""
-        times = self.times("decoder", sums)
-        of_all = times.backward["none"] * (1 - self.layer("decoder").backward_input_share)
+        of_all = self.times("decoder", sums).weight
         return of_all * self._expert_share, of_all
 
     def attention_ns(self, squares, tokens):

@@ -42,7 +42,7 @@ def pass_durations(costs, stage, share, recompute, beside_ns):
         forward += stage.layers(kind) * time.forward
         for level in LEVELS:
             backward += levels[kind][level] * time.backward[level]
-        weight += stage.layers(kind) * time.backward["none"] * (1 - costs.layer(kind).backward_input_share)
+        weight += stage.layers(kind) * time.weight
     forward += embeddings
     backward += embeddings
     if stage.is_last:

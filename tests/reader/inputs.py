@@ -61,7 +61,9 @@ def gpt_profile(
     if loss_tokens_only:
         head["loss_tokens_only"] = True
     layer = _layer("layer", 1.0, axes, closed_form)
-    if measured:  # A rank's part of a layer, by tensor ranks.
+    if measured:  # Backward passes apart, and a rank's part of a layer, by tensor ranks.
+        layer["backward_input"] = {**_layer("part", 1.07)["forward"], "target_square_ns": 0.61713, "half_efficiency_tokens": 31.5}
+        layer["backward_weight"] = {"fixed_ns": 311.25, "target_token_ns": 83.417}
         for cost, size in zip(layer["tensor"], (0.57, 0.31)):
             cost["forward"] = _layer("part", size)["forward"]
     model = {"architecture": "ARCHITECTURE_GPT", "layers": layers, "hidden": hidden, "heads": heads, "ffn": 192, "vocab": 1000}

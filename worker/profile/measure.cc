@@ -34,6 +34,7 @@ constexpr double kTensorShare = 0.3;
 MeasuredLayer ToLayer(const MeasuredPasses& passes) {
   MeasuredLayer layer;
   layer.forward = FitTime(passes.forward);
+  layer.backward = {FitTime(passes.backward_input), FitTime(passes.backward_weight)};
   layer.backward_ratio_none = passes.backward_none_ns / passes.forward_ns;
   layer.backward_ratio_selective = passes.backward_selective_ns / passes.forward_ns;
   layer.backward_ratio_full = passes.backward_full_ns / passes.forward_ns;

@@ -29,6 +29,9 @@ absl::Status MeasureShape(StageRun& run, const MicroBatch& shape, const FiguresO
   passes.forward_ns += times[0].forward_ns;
   passes.backward_none_ns += times[0].backward_ns;
   if (!layer) return absl::OkStatus();
+  const double input = times[1].backward_ns / (times[1].backward_ns + times[1].weight_ns);
+  passes.backward_input.push_back({figures(run, shape), times[0].backward_ns * input});
+  passes.backward_weight.push_back({figures(run, shape), times[0].backward_ns * (1 - input)});
   passes.backward_input_ns += times[1].backward_ns;
   passes.backward_weight_ns += times[1].weight_ns;
   passes.backward_selective_ns += times[2].backward_ns;

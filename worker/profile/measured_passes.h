@@ -16,6 +16,9 @@ namespace penstock::worker {
 
 struct MeasuredPasses {
   std::vector<CostPoint> forward;
+  // Of a layer: what BACKWARD takes, divided as BACKWARD_INPUT and BACKWARD_WEIGHT are.
+  std::vector<CostPoint> backward_input;
+  std::vector<CostPoint> backward_weight;
   // Sums over all shapes.
   double forward_ns = 0;
   double backward_none_ns = 0;
@@ -44,8 +47,8 @@ absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<Mi
 // What `rank`, one of `degree` that divide the stage of `whole`, computes, of as many of the shapes as there
 // is time for, at least four. Both take turns on each shape, so that a busy machine slows both; the form is
 // fitted to `form`, that of the whole stage, times what the rank takes of it. Both passes count: planners
-// take the backward pass for the forward pass times the whole stage's ratio. Possible errors: those of the
-// passes.
+// take the backward pass for the whole stage's / (degree * efficiency), or for the forward pass times the
+// whole stage's ratio. Possible errors: those of the passes.
 absl::StatusOr<TensorTime> MeasureTensorRank(StageRun& whole, StageRun& rank, int degree,
                                              const std::vector<MicroBatch>& shapes,
                                              const FiguresOfStage& figures, const MeasuredTime& form,

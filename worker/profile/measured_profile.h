@@ -74,9 +74,18 @@ struct TensorTime {
   MeasuredTime forward;
 };
 
+// Of a backward pass without recompute: BACKWARD_INPUT and BACKWARD_WEIGHT, which together take what BACKWARD
+// takes.
+struct MeasuredBackward {
+  MeasuredTime input;
+  MeasuredTime weight;
+};
+
 struct MeasuredLayer {
   double parameter_bytes = 0;
   MeasuredTime forward;
+  // Not of a head.
+  std::optional<MeasuredBackward> backward;
   // Time of the backward pass / forward pass.
   double backward_ratio_none = 0;
   double backward_ratio_selective = 0;
@@ -89,6 +98,10 @@ struct MeasuredLayer {
 
   void Scale(double by) {
     forward.Scale(by);
+    if (backward.has_value()) {
+      backward->input.Scale(by);
+      backward->weight.Scale(by);
+    }
     for (TensorTime& time : tensor) time.forward.Scale(by);
   }
 };

@@ -47,6 +47,10 @@ v1::LayerCost ToProto(const std::string& name, const MeasuredLayer& layer) {
   proto.set_name(name);
   proto.set_parameter_bytes(layer.parameter_bytes);
   *proto.mutable_forward() = ToProto(layer.forward);
+  if (layer.backward.has_value()) {
+    *proto.mutable_backward_input() = ToProto(layer.backward->input);
+    *proto.mutable_backward_weight() = ToProto(layer.backward->weight);
+  }
   proto.set_backward_ratio_none(layer.backward_ratio_none);
   // Recompute cannot save time; on a busy machine a short measurement may say so.
   const double selective = std::max(layer.backward_ratio_selective, layer.backward_ratio_none);

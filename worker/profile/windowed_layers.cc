@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "worker/model/architecture.h"
 
@@ -23,6 +24,14 @@ CostPoint MeanPoint(const CostPoint& windowed, const CostPoint& without, const W
   return mean;
 }
 
+std::vector<CostPoint> MeanPoints(const std::vector<CostPoint>& windowed,
+                                  const std::vector<CostPoint>& without, const WindowedLayers& layers) {
+  std::vector<CostPoint> mean;
+  for (size_t i = 0; i < std::min(windowed.size(), without.size()); ++i)
+    mean.push_back(MeanPoint(windowed[i], without[i], layers));
+  return mean;
+}
+
 }  // namespace
 
 WindowedLayers WindowedLayersOf(const ModelConfig& config) {
@@ -41,9 +50,9 @@ WindowedLayers WindowedLayersOf(const ModelConfig& config) {
 MeasuredPasses MeanOfLayers(const MeasuredPasses& windowed, const MeasuredPasses& without,
                             const WindowedLayers& layers) {
   MeasuredPasses mean = windowed;
-  mean.forward.resize(std::min(windowed.forward.size(), without.forward.size()));
-  for (size_t i = 0; i < mean.forward.size(); ++i)
-    mean.forward[i] = MeanPoint(windowed.forward[i], without.forward[i], layers);
+  mean.forward = MeanPoints(windowed.forward, without.forward, layers);
+  mean.backward_input = MeanPoints(windowed.backward_input, without.backward_input, layers);
+  mean.backward_weight = MeanPoints(windowed.backward_weight, without.backward_weight, layers);
   mean.forward_ns = Mean(windowed.forward_ns, without.forward_ns, layers);
   mean.backward_none_ns = Mean(windowed.backward_none_ns, without.backward_none_ns, layers);
   mean.backward_selective_ns = Mean(windowed.backward_selective_ns, without.backward_selective_ns, layers);

@@ -59,7 +59,6 @@ std::optional<double> ForetoldNs(const core::Profile& profile, const core::Layer
   const core::LayerKind kind = KindOf(pass.part);
   if (!profile.layers[kind].present || !model.Layers(SumsOf(pass, profile.windows), &costs))
     return std::nullopt;
-  const double input_share = profile.layers[kind].backward_input_share;
   const double backward = costs.backward[kind][LevelOf(pass.recompute)];
   switch (pass.kind) {
     case HeldOutKind::kForward:
@@ -67,9 +66,9 @@ std::optional<double> ForetoldNs(const core::Profile& profile, const core::Layer
     case HeldOutKind::kBackward:
       return backward;
     case HeldOutKind::kBackwardInput:
-      return backward * input_share;
+      return backward - costs.weight[kind];
     case HeldOutKind::kBackwardWeight:
-      return backward * (1 - input_share);
+      return costs.weight[kind];
     case HeldOutKind::kBoth:
       return costs.forward[kind] + backward;
   }

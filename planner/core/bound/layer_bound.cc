@@ -120,19 +120,27 @@ PerToken Rates(const LayerBytes& bytes, double ranks) {
   return {bytes.source_token_bytes / ranks, bytes.target_token_bytes / ranks};
 }
 
+double LeastForward(const LayerWalk& walk) {
+  return walk.SmallestRatio([](double forward, const auto&) { return forward; });
+}
+
+// Of a layer whose backward pass has closed forms of its own: forward passes that a level adds to it.
+double ExtraRatio(const LayerProfile& layer, RecomputeLevel level) {
+  return layer.backward_ratio[level] - layer.backward_ratio[kKeepAll];
+}
+
 double LeastBackward(const LayerWalk& walk, RecomputeLevel level) {
   return walk.SmallestRatio([&](double /*forward*/, const auto& backward) { return backward[level].low; });
 }
 
 // Backward time of a level above that without recompute, in units of the form, from below.
-double ExtraOfLevel(const LayerWalk& walk, RecomputeLevel level) {
+double ExtraOfLevel(const LayerProfile& layer, const LayerWalk& walk, RecomputeLevel level) {
+  if (layer.backward_forms.has_value()) return ExtraRatio(layer, level) * LeastForward(walk);
   return std::max(0.0, LeastBackward(walk, level) * (1 - 1 / walk.SmallestRelation(level)));
 }
 
 // Backward time of a level above that without recompute for each byte that it saves, from below.
-double PriceOfLevel(const LayerWalk& walk, const LayerBound& bound, RecomputeLevel level,
-                    const PerToken& kept) {
-  const double extra = ExtraOfLevel(walk, level);
+double PriceOfLevel(double extra, const LayerBound& bound, const PerToken& kept) {
   double price = kInfinity;
   const PerToken rate = bound.Rate();
   const double sides[2][2] = {{rate.source, bound.kept.source - kept.source},
@@ -153,10 +161,44 @@ void BoundMemory(const LayerProfile& layer, const std::vector<RecomputeLevel>& l
   for (const RecomputeLevel level : levels) {
     if (level == levels.front()) continue;
     const PerToken kept = Rates(layer.stored[level], ranks);
-    bound->levels.push_back({kept, ExtraOfLevel(walk, level)});
+    const double extra = ExtraOfLevel(layer, walk, level);
+    bound->levels.push_back({kept, extra});
     bound->least_kept.source = std::min(bound->least_kept.source, kept.source);
     bound->least_kept.target = std::min(bound->least_kept.target, kept.target);
-    bound->price_ns_per_byte = std::min(bound->price_ns_per_byte, PriceOfLevel(walk, *bound, level, kept));
+    bound->price_ns_per_byte = std::min(bound->price_ns_per_byte, PriceOfLevel(extra, *bound, kept));
+  }
+}
+
+// Scales of backward passes that are multiples of the forward pass, or tables.
+void BoundBackward(const LayerProfile& layer, LayerKind kind, const std::vector<RecomputeLevel>& levels,
+                   const LayerWalk& walk, LayerBound* bound) {
+  const double weight_share = kind == kHead ? 0 : 1 - layer.backward_input_share;
+  const auto scale = [&](BoundPass pass) -> double& { return bound->scale[static_cast<int>(pass)]; };
+  scale(BoundPass::kWhole) = kInfinity;
+  scale(BoundPass::kInput) = kInfinity;
+  for (const RecomputeLevel level : levels) {
+    const double whole = LeastBackward(walk, level);
+    // What is put off is a share of the time without recompute.
+    const double input = whole * (1 - weight_share / walk.SmallestRelation(level));
+    scale(BoundPass::kWhole) = std::min(scale(BoundPass::kWhole), whole);
+    scale(BoundPass::kInput) = std::min(scale(BoundPass::kInput), input);
+  }
+  scale(BoundPass::kWeight) = weight_share * LeastBackward(walk, kKeepAll);
+}
+
+// Of those with closed forms of their own, to which a level adds forward passes.
+void BoundBackwardForms(const CostModel& costs, LayerKind kind, const std::vector<RecomputeLevel>& levels,
+                        const LayerWalk& walk, LayerBound* bound) {
+  const LayerProfile& layer = costs.profile().layers[kind];
+  double extra = kInfinity;
+  for (const RecomputeLevel level : levels) extra = std::min(extra, ExtraRatio(layer, level));
+  bound->backward_forms = layer.backward_forms;
+  for (const BoundPass pass : {BoundPass::kWhole, BoundPass::kInput, BoundPass::kWeight}) {
+    const auto at = static_cast<size_t>(pass);
+    const double each = 1 / costs.layer_model().table_divisor(kind);
+    bound->scale[at] = pass == BoundPass::kWeight ? 0 : extra * LeastForward(walk);
+    bound->input_scale[at] = pass == BoundPass::kWeight ? 0 : each;
+    bound->weight_scale[at] = pass == BoundPass::kInput ? 0 : each;
   }
 }
 
@@ -173,6 +215,14 @@ double OverheadNs(const LayerTime& form, const TokenSums& each, double contexts)
   if (each.target > 0) overhead += form.target_token_ns * form.half_efficiency_tokens / contexts;
   if (each.source > 0) overhead += form.source_token_ns * form.half_efficiency_tokens / contexts;
   return overhead;
+}
+
+double LayerBound::Linear(const LayerTime& backward, const TokenSums& sums) const {
+  return LinearNs(backward, sums) / contexts;
+}
+
+double LayerBound::Overhead(const LayerTime& backward, const TokenSums& each) const {
+  return OverheadNs(backward, each, contexts);
 }
 
 double LayerBound::Linear(const TokenSums& sums) const {
@@ -202,19 +252,12 @@ LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode
   }
   const std::vector<RecomputeLevel> levels = AllowedLevels(kind, mode, layer.has_selective);
   const LayerWalk walk(costs, kind, bound.form);
-  const double weight_share = kind == kHead ? 0 : 1 - layer.backward_input_share;
-  const auto scale = [&](BoundPass pass) -> double& { return bound.scale[static_cast<int>(pass)]; };
-  scale(BoundPass::kForward) = walk.SmallestRatio([](double forward, const auto&) { return forward; });
-  scale(BoundPass::kWhole) = kInfinity;
-  scale(BoundPass::kInput) = kInfinity;
-  for (const RecomputeLevel level : levels) {
-    const double whole = LeastBackward(walk, level);
-    // What is put off is a share of the time without recompute.
-    const double input = whole * (1 - weight_share / walk.SmallestRelation(level));
-    scale(BoundPass::kWhole) = std::min(scale(BoundPass::kWhole), whole);
-    scale(BoundPass::kInput) = std::min(scale(BoundPass::kInput), input);
+  bound.scale[static_cast<int>(BoundPass::kForward)] = LeastForward(walk);
+  if (layer.backward_forms.has_value()) {
+    BoundBackwardForms(costs, kind, levels, walk, &bound);
+  } else {
+    BoundBackward(layer, kind, levels, walk, &bound);
   }
-  scale(BoundPass::kWeight) = weight_share * LeastBackward(walk, kKeepAll);
   for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
   BoundMemory(layer, levels, walk, costs.group().ranks(), &bound);
   return bound;

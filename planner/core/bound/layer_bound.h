@@ -9,6 +9,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "planner/core/cost/cost_model.h"
@@ -18,15 +20,20 @@ namespace penstock::core {
 
 // Nanoseconds of one layer of each kind, of the embeddings of source and target tokens, and of what tensor
 // ranks exchange, before scaling: a point, or the coefficients of a sum over layers.
-using LayerVector = std::array<double, kLayerKinds + 4>;
+using LayerVector = std::array<double, kLayerKinds + 8>;
 inline constexpr int kSourceEmbedding = kLayerKinds;
 inline constexpr int kTargetEmbedding = kLayerKinds + 1;
 // One gather or sum over tensor ranks, of source and of target tokens.
 inline constexpr int kSourceExchange = kLayerKinds + 2;
 inline constexpr int kTargetExchange = kLayerKinds + 3;
+// Of encoder and decoder layers whose backward pass has closed forms of its own.
+inline constexpr int kInputGradients = kLayerKinds + 4;
+inline constexpr int kWeightGradients = kLayerKinds + 6;
 
 inline double Dot(const LayerVector& a, const LayerVector& b) {
-  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4] + a[5] * b[5] + a[6] * b[6];
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
 }
 
 // Passes as the bound tells them apart. kInput and kWeight are the two parts of kWhole.
@@ -54,8 +61,11 @@ struct LayerBound {
   LayerTime form;
   // Context ranks, which a stage group's slowest rank has at least the mean of.
   double contexts = 1;
-  // By BoundPass.
+  // By BoundPass: of the form, and of the closed forms of a backward pass where there are some.
   std::array<double, kBoundPasses> scale = {};
+  std::optional<BackwardForms> backward_forms;
+  std::array<double, kBoundPasses> input_scale = {};
+  std::array<double, kBoundPasses> weight_scale = {};
   // Bytes kept at the level that costs least time, and at the level that keeps least.
   PerToken kept;
   PerToken least_kept;
@@ -67,6 +77,9 @@ struct LayerBound {
   // The sum over samples, and what a micro-batch pays once if it has tokens on each side of `each`.
   double Linear(const TokenSums& sums) const;
   double Overhead(const TokenSums& each) const;
+  // The same of a closed form of the backward pass.
+  double Linear(const LayerTime& backward, const TokenSums& sums) const;
+  double Overhead(const LayerTime& backward, const TokenSums& each) const;
   // What Linear() at least grows by with a token.
   PerToken Rate() const;
 };

@@ -39,6 +39,10 @@ StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLaye
     for (int kind = 0; kind < kLayerKinds; ++kind) {
       if (counts[kind] > 0) bound.passes[pass][kind] = counts[kind] * layers[kind].scale[pass];
     }
+    for (const int kind : {kEncoder, kDecoder}) {
+      bound.passes[pass][kInputGradients + kind] = counts[kind] * layers[kind].input_scale[pass];
+      bound.passes[pass][kWeightGradients + kind] = counts[kind] * layers[kind].weight_scale[pass];
+    }
     // An embedding takes the same time both ways; its gradient is never put off.
     if (pass == static_cast<int>(BoundPass::kWeight)) continue;
     bound.passes[pass][kSourceEmbedding] = stage.embeds_source ? 1 : 0;
@@ -139,16 +143,32 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
 
 LayerVector PipelineBound::Linear(const TokenSums& sums) const {
   const double exchange = exchange_token_ns / contexts;
+  const auto of = [&](LayerKind kind, LayerTime BackwardForms::*part) {
+    const LayerBound& layer = layers[kind];
+    return layer.backward_forms.has_value() ? layer.Linear((*layer.backward_forms).*part, sums) : 0;
+  };
+  const auto input = [&](LayerKind kind) { return of(kind, &BackwardForms::input); };
+  const auto weight = [&](LayerKind kind) { return of(kind, &BackwardForms::weight); };
   return {layers[kEncoder].Linear(sums),
           layers[kDecoder].Linear(sums),
           layers[kHead].Linear(sums),
           LinearNs(embedding, SourceSide(sums)) / contexts,
           LinearNs(embedding, TargetSide(sums)) / contexts,
           exchange * sums.source,
-          exchange * sums.target};
+          exchange * sums.target,
+          input(kEncoder),
+          input(kDecoder),
+          weight(kEncoder),
+          weight(kDecoder)};
 }
 
 LayerVector PipelineBound::Overhead(const TokenSums& each) const {
+  const auto of = [&](LayerKind kind, LayerTime BackwardForms::*part) {
+    const LayerBound& layer = layers[kind];
+    return layer.backward_forms.has_value() ? layer.Overhead((*layer.backward_forms).*part, each) : 0;
+  };
+  const auto input = [&](LayerKind kind) { return of(kind, &BackwardForms::input); };
+  const auto weight = [&](LayerKind kind) { return of(kind, &BackwardForms::weight); };
   const auto of_embedding = [&](const TokenSums& side) { return OverheadNs(embedding, side, contexts); };
   return {layers[kEncoder].Overhead(each),
           layers[kDecoder].Overhead(each),
@@ -156,7 +176,11 @@ LayerVector PipelineBound::Overhead(const TokenSums& each) const {
           of_embedding(SourceSide(each)),
           of_embedding(TargetSide(each)),
           exchange_ns,
-          exchange_ns};
+          exchange_ns,
+          input(kEncoder),
+          input(kDecoder),
+          weight(kEncoder),
+          weight(kDecoder)};
 }
 
 }  // namespace penstock::core

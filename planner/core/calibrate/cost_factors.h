@@ -9,6 +9,9 @@
 
 namespace penstock::core {
 
+// Of a backward pass, what each of its two parts takes at least: neither is ever free.
+inline constexpr double kLeastShare = 0.02;
+
 struct ForwardFactors {
   double fixed = 1;
   double tokens = 1;
@@ -22,6 +25,8 @@ struct CostFactors {
   std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward_ratio = {};
   // Of the part of a backward pass without recompute that makes gradients of weights.
   double weight_share = 1;
+  // Of the rest of it.
+  double input_share = 1;
   double optimizer = 1;
   // Of the time of transfers between ranks.
   double link = 1;

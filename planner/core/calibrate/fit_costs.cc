@@ -114,9 +114,10 @@ class CostFit {
     factors_.backward_ratio[kHead].fill(fitted[2 * kRecomputeLevels]);
   }
 
-  // Relative to what the factors above make of it.
+  // Relative to what the factors above make of it. The whole backward pass stays what it is.
   void FitWeight() {
     double foreseen = 0;
+    double whole = 0;
     double measured = 0;
     for (const MeasuredPass& pass : passes_) {
       std::array<double, kLayerKinds> layers;
@@ -127,13 +128,17 @@ class CostFit {
       const int counts[2] = {stage.encoder_layers, stage.decoder_layers};
       for (int kind = 0; kind < 2; ++kind) {
         if (counts[kind] == 0 || base.forward[kind] <= 0) continue;
-        const double ratio = base.backward[kind][kKeepAll] / base.forward[kind];
-        foreseen += counts[kind] * layers[kind] * ratio * factors_.backward_ratio[kind][kKeepAll] *
-                    (1 - costs_.profile().layers[kind].backward_input_share);
+        const double fitted =
+            counts[kind] * layers[kind] / base.forward[kind] * factors_.backward_ratio[kind][kKeepAll];
+        foreseen += fitted * base.weight[kind];
+        whole += fitted * base.backward[kind][kKeepAll];
       }
       measured += pass.duration_ns;
     }
-    if (foreseen > 0) factors_.weight_share = measured / foreseen;
+    if (foreseen <= 0 || whole <= foreseen) return;
+    const double weight = std::clamp(measured, kLeastShare * whole, (1 - kLeastShare) * whole);
+    factors_.weight_share = weight / foreseen;
+    factors_.input_share = (whole - weight) / (whole - foreseen);
   }
 
   const CostModel& costs_;

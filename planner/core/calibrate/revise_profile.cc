@@ -6,9 +6,6 @@
 namespace penstock::core {
 namespace {
 
-// Neither part of a split backward pass is ever free.
-constexpr double kLeastShare = 0.02;
-
 LayerKind KindOfLayer(const std::string& name, Architecture architecture) {
   if (name == "head") return kHead;
   return architecture == Architecture::kT5 && name == "encoder" ? kEncoder : kDecoder;
@@ -21,6 +18,10 @@ void Multiply(const ForwardFactors& by, v1::LayerTime* time) {
   time->set_target_square_ns(time->target_square_ns() * by.squares);
   time->set_cross_ns(time->cross_ns() * by.squares);
   time->set_source_square_ns(time->source_square_ns() * by.squares);
+}
+
+ForwardFactors Times(const ForwardFactors& factors, double by) {
+  return {.fixed = factors.fixed * by, .tokens = factors.tokens * by, .squares = factors.squares * by};
 }
 
 void Multiply(double by, v1::Table* table) {
@@ -64,6 +65,10 @@ void ReviseLayer(const CostFactors& factors, LayerKind kind, v1::LayerCost* laye
               std::max(layer->backward_ratio_none(), layer->backward_ratio_selective())));
   MultiplyTables(forward, ratio, layer);
   if (kind == kHead) return;
+  if (layer->has_backward_input()) {
+    Multiply(Times(forward, ratio[kKeepAll] * factors.input_share), layer->mutable_backward_input());
+    Multiply(Times(forward, ratio[kKeepAll] * factors.weight_share), layer->mutable_backward_weight());
+  }
   const double weight =
       std::clamp((1 - layer->backward_input_share()) * factors.weight_share, kLeastShare, 1 - kLeastShare);
   layer->set_backward_input_share(1 - weight);

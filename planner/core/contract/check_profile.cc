@@ -125,6 +125,23 @@ absl::Status CheckTensorCosts(const std::string& field, const v1::LayerCost& lay
   return absl::OkStatus();
 }
 
+// Closed forms of the parts of a backward pass.
+absl::Status CheckBackwardForms(const std::string& field, const v1::LayerCost& layer) {
+  PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".backward_input", layer.backward_input()));
+  PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".backward_weight", layer.backward_weight()));
+  if (!layer.has_backward_input() && !layer.has_backward_weight()) return absl::OkStatus();
+  const std::string name = field + (layer.has_backward_input() ? ".backward_input" : ".backward_weight");
+  if (layer.has_backward_input() != layer.has_backward_weight())
+    return WrongInProfile(name, "set backward_input and backward_weight both, or neither");
+  if (layer.name() == "head")
+    return WrongInProfile(name, "a head has none; its backward pass is not divided");
+  const bool tables = layer.has_forward_ms() || layer.has_backward_none_ms() ||
+                      layer.has_backward_selective_ms() || layer.has_backward_full_ms();
+  if (tables || !layer.has_forward())
+    return WrongInProfile(name, "goes with a closed form (forward) alone; leave it out beside tables");
+  return absl::OkStatus();
+}
+
 absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, size_t points) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".parameter_bytes", layer.parameter_bytes(), kParameterBytes));
   PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".forward", layer.forward()));
@@ -151,6 +168,7 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, si
     return WrongInProfile(field + ".backward_ratio_none",
                           "0; set it even beside a table: it serves where the table has no value");
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckBackwardForms(field, layer));
   PENSTOCK_RETURN_IF_ERROR(CheckTensorCosts(field, layer));
   return CheckRatios(field, layer);
 }

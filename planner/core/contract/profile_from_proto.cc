@@ -74,6 +74,10 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
     result.backward_ratio[kKeepInput] = result.backward_ratio[kKeepAll] + 1;
   }
   result.backward_input_share = layer.backward_input_share();
+  if (layer.has_backward_input()) {
+    result.backward_forms = {LayerTimeFromProto(layer.backward_input()),
+                             LayerTimeFromProto(layer.backward_weight())};
+  }
   result.loss_tokens_only = layer.loss_tokens_only();
   result.stored = {LayerBytesFromProto(layer.stored_none()), LayerBytesFromProto(layer.stored_selective()),
                    LayerBytesFromProto(layer.stored_full())};

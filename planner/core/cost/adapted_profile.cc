@@ -38,6 +38,20 @@ void AdaptForm(const Change& change, v1::LayerTime* time) {
   time->set_source_token_ns(change.Forward(time->source_token_ns()));
 }
 
+// Adapters' products are the gradients of their inputs, and what is run again of a layer with those of their
+// weights; the layer's own weights have none.
+void AdaptBackwardForms(const Change& change, v1::LayerCost* layer) {
+  const v1::LayerTime& forward = layer->forward();
+  v1::LayerTime* const input = layer->mutable_backward_input();
+  input->set_target_token_ns(input->target_token_ns() + change.phi * forward.target_token_ns());
+  input->set_source_token_ns(input->source_token_ns() + change.phi * forward.source_token_ns());
+  v1::LayerTime weight;
+  weight.set_target_token_ns((kProducts - 1) * change.phi * forward.target_token_ns());
+  weight.set_source_token_ns((kProducts - 1) * change.phi * forward.source_token_ns());
+  weight.set_half_efficiency_tokens(forward.half_efficiency_tokens());
+  *layer->mutable_backward_weight() = weight;
+}
+
 void AdaptBackwardTable(const Change& change, const v1::Table& forward, int products, v1::Table* table) {
   for (int i = 0; i < table->values_size(); ++i)
     table->set_values(i, change.Backward(table->values(i), forward.values(i), products));
@@ -61,6 +75,7 @@ void AdaptLayer(const v1::ModelSpec& model, bool cross, v1::LayerCost* layer) {
                                 static_cast<double>(LinearElements(model, cross)),
                          .weights = ratio * (1 - layer->backward_input_share())};
   AdaptTables(change, layer);
+  if (layer->has_backward_input()) AdaptBackwardForms(change, layer);
   if (layer->has_forward()) AdaptForm(change, layer->mutable_forward());
   for (v1::TensorCost& tensor : *layer->mutable_tensor())
     if (tensor.has_forward()) AdaptForm(change, tensor.mutable_forward());

@@ -140,15 +140,15 @@ bool CostModel::Layers(const Share& share, LayerCosts* costs) const {
   if (!exchange_model_.any()) return true;
   costs->exchange = exchange_model_.Costs(share, layer_model_);
   if (makes_beside()) {
-    costs->exchange.beside = PutBeside(ProductsOf(costs->backward[kDecoder][kKeepAll]),
-                                       costs->exchange.row_gradients.ns, profile_.cluster.exchange_overlap);
+    costs->exchange.beside = PutBeside(ProductsOf(costs->weight[kDecoder]), costs->exchange.row_gradients.ns,
+                                       profile_.cluster.exchange_overlap);
   }
   return true;
 }
 
 PartCosts CostModel::CostsOfPart(const LayerCosts& costs) const {
   const auto floor = [](double ns) { return static_cast<int64_t>(std::floor(ns)); };
-  const LayerProducts products = ProductsOf(costs.backward[kDecoder][kKeepAll]);
+  const LayerProducts products = ProductsOf(costs.weight[kDecoder]);
   PartCosts part;
   part.forward_ns = floor(costs.forward[kDecoder]);
   part.experts_ns = floor(products.experts_ns);
@@ -167,6 +167,7 @@ bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, LayerC
   if (!layer_model_.Layers(share.sums, costs)) return false;
   costs->forward[kDecoder] = 0;
   costs->backward[kDecoder] = {};
+  costs->weight[kDecoder] = 0;
   costs->exchange = {};
   costs->exchange.overlap = profile_.cluster.exchange_overlap;
   for (const Share& part : parts) {
@@ -176,6 +177,7 @@ bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, LayerC
     costs->forward[kDecoder] += of_part.forward[kDecoder];
     for (int level = 0; level < kRecomputeLevels; ++level)
       costs->backward[kDecoder][level] += of_part.backward[kDecoder][level];
+    costs->weight[kDecoder] += of_part.weight[kDecoder];
     AddPart(of_part.exchange, &costs->exchange);
     costs->exchange.parts.push_back(CostsOfPart(of_part));
   }
@@ -189,18 +191,16 @@ int64_t CostModel::BesideNs(int stage, const LayerCosts& costs) const {
   return costs.exchange.beside.TakenNs(layers) + layers * of_parts;
 }
 
-LayerProducts CostModel::ProductsOf(double backward_ns) const {
-  const double ns = backward_ns * (1 - profile_.layers[kDecoder].backward_input_share);
-  return {.ns = ns, .experts_ns = ns * expert_product_share_, .of_experts = expert_products_};
+LayerProducts CostModel::ProductsOf(double weight_ns) const {
+  return {.ns = weight_ns, .experts_ns = weight_ns * expert_product_share_, .of_experts = expert_products_};
 }
 
 double CostModel::RowsTokenNs() const {
   const double exchanged = exchange_model_.RowsTokenNs();
   if (!makes_beside()) return exchanged;
-  const double backward = layer_model_.form(kDecoder).target_token_ns / layer_model_.form_divisor(kDecoder) *
-                          layer_model_.backward_ratio(kDecoder, kKeepAll);
   // Backward it is half of all.
-  return exchanged - profile_.cluster.exchange_overlap * std::min(exchanged / 2, ProductsOf(backward).ns);
+  return exchanged -
+         profile_.cluster.exchange_overlap * std::min(exchanged / 2, layer_model_.WeightTokenNs());
 }
 
 TokenSums CostModel::EvenShare(const TokenSums& whole) const {
@@ -272,7 +272,7 @@ int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
   const int counts[2] = {layers.encoder_layers, layers.decoder_layers};
   double time = 0;
   for (int kind = 0; kind < 2; ++kind) {
-    time += counts[kind] * costs.backward[kind][kKeepAll] * (1 - profile_.layers[kind].backward_input_share);
+    time += counts[kind] * costs.weight[kind];
   }
   return RoundToInteger(time) - BesideNs(stage, costs);
 }

@@ -205,7 +205,7 @@ class CostModel {
   // Passes make products for weights while rows of experts travel.
   bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
   // A rank's products for the weights of a decoder layer that takes so long backward.
-  LayerProducts ProductsOf(double backward_ns) const;
+  LayerProducts ProductsOf(double weight_ns) const;
   // All parameters of the stage on one of its ranks but experts that ranks divide, not rounded; `experts`: of
   // these, on all ranks.
   double OwnBytes(const Stage& stage, double experts) const;

@@ -44,6 +44,8 @@ struct ExchangeCosts {
 struct LayerCosts {
   std::array<double, kLayerKinds> forward = {};
   std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward = {};
+  // What of a backward pass makes gradients of weights, at every recompute level.
+  std::array<double, kLayerKinds> weight = {};
   // Of source tokens, and of target tokens.
   double source_embedding = 0;
   double target_embedding = 0;

@@ -24,6 +24,15 @@ LayerModel::LayerModel(const Profile& profile, const GroupShape& group) : profil
 }
 
 bool LayerModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
+  if (!PassesOfKind(kind, sums, costs)) return false;
+  const LayerProfile& layer = profile_.layers[kind];
+  costs->weight[kind] = layer.backward_forms.has_value()
+                            ? layer.backward_forms->weight(sums) / table_divisor_[kind]
+                            : costs->backward[kind][kKeepAll] * (1 - layer.backward_input_share);
+  return true;
+}
+
+bool LayerModel::PassesOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
   const LayerProfile& layer = profile_.layers[kind];
   auto& backward = costs->backward[kind];
   if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) {
@@ -43,10 +52,19 @@ bool LayerModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* 
   if (!layer.has_closed_form) return false;
   costs->forward[kind] = FormNs(kind, sums);
   for (int level = 0; level < kRecomputeLevels; ++level) {
-    backward[level] = costs->forward[kind] * layer.backward_ratio[level];
+    backward[level] = BackwardNs(kind, static_cast<RecomputeLevel>(level), sums, costs->forward[kind]);
   }
   if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) RaiseToBorder(kind, sums, costs);
   return true;
+}
+
+double LayerModel::BackwardNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums,
+                              double forward) const {
+  const LayerProfile& layer = profile_.layers[kind];
+  if (!layer.backward_forms.has_value()) return forward * layer.backward_ratio[level];
+  const double parts = layer.backward_forms->input(sums) / table_divisor_[kind] +
+                       layer.backward_forms->weight(sums) / table_divisor_[kind];
+  return parts + forward * (layer.backward_ratio[level] - layer.backward_ratio[kKeepAll]);
 }
 
 // Interpolation between points lies above a convex closed form. Beyond the border of the table a micro-batch
@@ -93,7 +111,15 @@ double LayerModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSum
   }
   if (!layer.has_closed_form) return std::numeric_limits<double>::infinity();
   const double forward = FormNs(kind, sums);
-  return forward + forward * layer.backward_ratio[level];
+  return forward + BackwardNs(kind, level, sums, forward);
+}
+
+double LayerModel::WeightTokenNs() const {
+  const LayerProfile& layer = profile_.layers[kDecoder];
+  if (layer.backward_forms.has_value())
+    return layer.backward_forms->weight.target_token_ns / table_divisor_[kDecoder];
+  return form_[kDecoder].target_token_ns / form_divisor_[kDecoder] * layer.backward_ratio[kKeepAll] *
+         (1 - layer.backward_input_share);
 }
 
 double LayerModel::AttentionNs(double squares, double tokens) const {

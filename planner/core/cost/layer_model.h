@@ -39,6 +39,8 @@ class LayerModel {
   double backward_ratio(LayerKind kind, RecomputeLevel level) const {
     return profile_.layers[kind].backward_ratio[level];
   }
+  // What gradients of a decoder layer's weights take for each token, of many.
+  double WeightTokenNs() const;
 
   // Of one rank's part, as bounds need it: the closed form, and what times are divided by.
   const LayerTime& form(LayerKind kind) const { return form_[kind]; }
@@ -47,6 +49,10 @@ class LayerModel {
 
  private:
   bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
+  // All of it but `weight`.
+  bool PassesOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
+  // Closed forms; `forward`: of the same sums.
+  double BackwardNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums, double forward) const;
   void RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
   // Time of the closed form.
   double FormNs(LayerKind kind, const TokenSums& sums) const {

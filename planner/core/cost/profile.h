@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/core/model/attention_windows.h"
@@ -40,6 +41,12 @@ struct TensorCost {
   LayerTime forward;
 };
 
+// The two parts of a backward pass without recompute: gradients of inputs, and gradients of weights.
+struct BackwardForms {
+  LayerTime input;
+  LayerTime weight;
+};
+
 // Which axes a table has, in this order of nesting: rows, source length, target length.
 enum class TableAxes : uint8_t { kTarget, kSource, kSourceTarget };
 
@@ -51,6 +58,8 @@ struct LayerProfile {
   // By RecomputeLevel, in units of the forward pass.
   std::array<double, kRecomputeLevels> backward_ratio = {};
   double backward_input_share = 0;
+  // Instead of ratio and share, which then say only what recompute adds; with a closed form and no tables.
+  std::optional<BackwardForms> backward_forms;
   // Runs at the positions that the loss counts (LossPositions), not at every token.
   bool loss_tokens_only = false;
   std::array<LayerBytes, kRecomputeLevels> stored = {};

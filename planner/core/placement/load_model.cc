@@ -15,6 +15,8 @@ LoadModel::LoadModel(const CostModel& costs) {
   token_ns_ = layer_passes * layer.target_token_ns;
   square_ns_ = layer_passes * layer.target_square_ns;
   half_tokens_ = layer.half_efficiency_tokens;
+  if (const auto& forms = costs.profile().layers[kDecoder].backward_forms; forms.has_value())
+    SetFrom(layer, model.form_divisor(kDecoder), *forms, model.table_divisor(kDecoder));
   const LayerTime& head = model.form(kHead);
   loss_ns_ = (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.target_token_ns;
   half_loss_ = head.half_efficiency_tokens;
@@ -34,6 +36,21 @@ LoadModel::LoadModel(const CostModel& costs) {
     key_value_ns_[static_cast<size_t>(link)] = exchange.KeyValueTokenNs(link);
     latency_ns_[static_cast<size_t>(link)] = static_cast<double>(exchange.CollectiveLatencyNs(link));
   }
+}
+
+void LoadModel::SetFrom(const LayerTime& forward, double forward_divisor, const BackwardForms& backward,
+                        double backward_divisor) {
+  token_ns_ = square_ns_ = 0;
+  double overhead = 0;
+  const auto add = [&](const LayerTime& form, double divisor) {
+    token_ns_ += layers_ * form.target_token_ns / divisor;
+    square_ns_ += layers_ * form.target_square_ns / divisor;
+    overhead += layers_ * form.target_token_ns / divisor * form.half_efficiency_tokens;
+  };
+  add(forward, forward_divisor);
+  add(backward.input, backward_divisor);
+  add(backward.weight, backward_divisor);
+  half_tokens_ = token_ns_ > 0 ? overhead / token_ns_ : 0;
 }
 
 double LoadModel::WorkNs(double length, double loss) const {

@@ -39,6 +39,9 @@ class LoadModel {
   double TimeNs(const Load& load) const;
 
  private:
+  // Of a layer whose backward pass has closed forms of its own; times are divided by the divisors.
+  void SetFrom(const LayerTime& forward, double forward_divisor, const BackwardForms& backward,
+               double backward_divisor);
   double ExchangeNs(const Load& load) const;
 
   double token_ns_ = 0;

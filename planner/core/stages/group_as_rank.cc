@@ -22,9 +22,25 @@ LayerTime OfWhole(LayerTime form, double divisor, double contexts) {
   return form;
 }
 
-// What is exchanged in both passes, as a part of the forward pass: the backward pass is a multiple of it.
+void AddHalves(const HalfCounts& halves, double each_ns, LayerTime* form) {
+  form->source_token_ns += each_ns * static_cast<double>(halves.source);
+  form->target_token_ns += each_ns * static_cast<double>(halves.target);
+}
+
+// What is exchanged in both passes, as a part of the forward pass where the backward pass is a multiple of
+// it.
 void AddExchange(LayerKind kind, bool crosses, const GroupShape& group, const ExchangeModel& exchange,
                  LayerProfile* layer) {
+  if (layer->backward_forms.has_value()) {
+    const double share = (group.tensor > 1 ? exchange.HalfTokenNs() : 0) / group.context;
+    const bool divided = group.feeds_own_tokens();
+    AddHalves(ForwardHalves(kind, crosses, divided), share, &layer->forward);
+    AddHalves(BackwardHalves(kind, crosses, divided, kKeepAll), share, &layer->backward_forms->input);
+    const double rows = exchange.RowsTokenNs() / group.context;
+    layer->forward.target_token_ns += rows / 2;
+    layer->backward_forms->input.target_token_ns += rows / 2;
+    return;
+  }
   const double each = 1.0 / group.context / (1 + layer->backward_ratio[kKeepAll]);
   const double share = group.tensor > 1 ? exchange.HalfTokenNs() * each : 0;
   if (kind == kHead) {
@@ -76,6 +92,11 @@ Profile ProfileOfGroup(const Profile& profile, const Job& job) {
     LayerProfile& layer = result.layers[kind];
     if (!layer.present) continue;
     layer.forward = OfWhole(model.form(kind), model.form_divisor(kind), group.context);
+    if (layer.backward_forms.has_value()) {
+      const double divisor = model.table_divisor(kind);
+      layer.backward_forms->input = OfWhole(layer.backward_forms->input, divisor, group.context);
+      layer.backward_forms->weight = OfWhole(layer.backward_forms->weight, divisor, group.context);
+    }
     AddExchange(kind, crosses, group, exchange, &layer);
     // Rectangles are those of a rank that has all tokens.
     if (group.context > 1) {

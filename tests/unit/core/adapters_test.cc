@@ -150,5 +150,24 @@ TEST_F(AdaptedJob, HasAProfileWithoutProductsForFrozenWeights) {
   EXPECT_FALSE(AdaptProfile(AdaptersAt(9, {v1::LINEAR_LAYER_UP}), &file).ok());
 }
 
+TEST_F(AdaptedJob, HasBackwardFormsWithoutProductsForFrozenWeights) {
+  v1::JobSpec whole = spec_;
+  whole.mutable_model()->clear_adapters();
+  v1::LayerCost& layer = *whole.mutable_profile()->mutable_layers(0);
+  // As the ratios say: of two forward passes one for inputs, one for weights.
+  *layer.mutable_backward_input() = *layer.mutable_backward_weight() = layer.forward();
+  v1::ProfileFile file = FileOf(whole);
+  ASSERT_TRUE(AdaptProfile(spec_.model().adapters(), &file).ok());
+  const v1::LayerCost& after = file.profile().layers(0);
+  const double token = layer.forward().target_token_ns();
+  const double phi = static_cast<double>(AdapterElements(spec_.model(), false, 1)) /
+                     static_cast<double>(LinearElements(spec_.model(), false));
+  EXPECT_DOUBLE_EQ(after.backward_input().target_token_ns(), token * (1 + phi));
+  EXPECT_DOUBLE_EQ(after.backward_input().target_square_ns(), layer.forward().target_square_ns());
+  EXPECT_DOUBLE_EQ(after.backward_weight().target_token_ns(), 2 * phi * token);
+  EXPECT_EQ(after.backward_weight().target_square_ns(), 0);
+  EXPECT_EQ(after.backward_weight().fixed_ns(), 0);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -244,6 +244,24 @@ TEST(CalibrateTest, AWrongProfileForetellsTheIterationsAfterAFit) {
   }
 }
 
+TEST(CalibrateTest, PartsOfABackwardPassWithClosedFormsOfTheirOwnAreFittedApart) {
+  v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_schedule(v1::SCHEDULE_SPLIT_BACKWARD);
+  v1::LayerCost& layer = *job.mutable_profile()->mutable_layers(0);
+  *layer.mutable_backward_input() = layer.forward();
+  layer.mutable_backward_input()->set_target_square_ns(2.5 * layer.forward().target_square_ns());
+  layer.mutable_backward_weight()->set_target_token_ns(layer.forward().target_token_ns());
+  CostFactors truth;
+  truth.all = 1.5;
+  truth.weight_share = 0.6;
+  truth.input_share = 1.3;
+  const Ran ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 6);
+  EXPECT_GT(ran.WorstError(job.profile()), 0.2);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
+}
+
 TEST(CalibrateTest, AFitForetellsBatchesThatItHasNotSeen) {
   v1::JobSpec job = T5Job(2, 1, v1::POLICY_DYNAMIC);
   CostFactors truth;

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
@@ -73,6 +74,56 @@ TEST(CostModelTest, PackedCostsFollowTheClosedForm) {
   EXPECT_EQ(costs.ForwardNs(0, layers), 18000);
   EXPECT_EQ(costs.ForwardNs(1, layers), 20000);
   EXPECT_EQ(costs.BackwardNs(1, layers, {0, 1}), 13500 + 3 * 9000 + 4000);
+}
+
+TEST(CostModelTest, PartsOfABackwardPassMayHaveClosedFormsOfTheirOwn) {
+  v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  v1::LayerCost& layer = *job.mutable_profile()->mutable_layers(0);
+  layer.mutable_backward_input()->set_target_token_ns(9);
+  layer.mutable_backward_input()->set_target_square_ns(0.05);
+  layer.mutable_backward_input()->set_half_efficiency_tokens(30);
+  layer.mutable_backward_weight()->set_fixed_ns(70);
+  layer.mutable_backward_weight()->set_target_token_ns(8);
+  const CostModel costs = ModelOf(job);
+  LayerCosts layers;
+  ASSERT_TRUE(costs.Layers(Packed({{0, 100, 0}, {0, 200, 0}}), &layers));
+  // (9 * 300 + 0.05 * (100^2 + 200^2)) * (1 + 30 / 300), and 70 + 8 * 300.
+  EXPECT_DOUBLE_EQ(layers.forward[kDecoder], 4500);
+  EXPECT_DOUBLE_EQ(layers.backward[kDecoder][kKeepAll], 5720 + 2470);
+  EXPECT_DOUBLE_EQ(layers.weight[kDecoder], 2470);
+  // What recompute adds is what the ratios say: 3 - 2 forward passes.
+  EXPECT_DOUBLE_EQ(layers.backward[kDecoder][kKeepInput], 5720 + 2470 + 4500);
+  EXPECT_EQ(costs.WeightNs(0, layers), 4 * 2470);
+  EXPECT_EQ(costs.BackwardNs(0, layers, {}), 4 * (5720 + 2470));
+}
+
+TEST(CostModelTest, ClosedFormsOfABackwardPassAreBothThereOrNone) {
+  const auto check = [](const auto& change) {
+    v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+    change(job.mutable_profile());
+    const absl::Status status = ProfileFromProto(job.profile(), Architecture::kGpt).status();
+    return std::string(status.message());
+  };
+  EXPECT_THAT(check([](v1::CostProfile* profile) { profile->mutable_layers(0)->mutable_backward_input(); }),
+              testing::HasSubstr("layers[0].backward_input: set backward_input and backward_weight both"));
+  EXPECT_THAT(check([](v1::CostProfile* profile) {
+                profile->mutable_layers(1)->mutable_backward_input();
+                profile->mutable_layers(1)->mutable_backward_weight();
+              }),
+              testing::HasSubstr("layers[1].backward_input: a head has none"));
+  EXPECT_THAT(check([](v1::CostProfile* profile) {
+                profile->mutable_layers(0)->mutable_backward_input();
+                profile->mutable_layers(0)->mutable_backward_weight();
+                profile->mutable_layers(0)->mutable_backward_none_ms()->add_values(1);
+                profile->mutable_grid()->add_micro_batch_size(1);
+                profile->mutable_grid()->add_target_length(1);
+              }),
+              testing::HasSubstr("leave it out beside tables"));
+  EXPECT_THAT(check([](v1::CostProfile* profile) {
+                profile->mutable_layers(0)->mutable_backward_input()->set_target_token_ns(-1);
+                profile->mutable_layers(0)->mutable_backward_weight();
+              }),
+              testing::HasSubstr("layers[0].backward_input.target_token_ns"));
 }
 
 TEST(CostModelTest, EfficiencyRaisesTheTimeOfSmallMicroBatches) {

@@ -86,6 +86,19 @@ TEST(LowerBoundTest, ReplicasShareTheWork) {
   EXPECT_NEAR(Case(Gpt(1, 4)).Bound({300}), Case(Gpt(1)).Bound({300}), kSlack);
 }
 
+TEST(LowerBoundTest, IsExactWhereBackwardPassesHaveClosedFormsOfTheirOwn) {
+  v1::JobSpec job = Gpt(4);
+  v1::LayerCost& layer = *job.mutable_profile()->mutable_layers(0);
+  layer.mutable_backward_input()->set_target_square_ns(0.25);
+  layer.mutable_backward_weight()->set_target_token_ns(3);
+  layer.mutable_backward_weight()->set_fixed_ns(40);
+  const int64_t input = 200 * 200 / 4;
+  const int64_t weight = 3 * 200 + 40;
+  const int64_t up = 8 * LayerNs(200) + HeadNs(200);
+  EXPECT_NEAR(Case(Unsplit(job)).Bound({200}), up + 8 * (input + weight) + 2 * HeadNs(200), kSlack);
+  EXPECT_NEAR(Case(job).Bound({200}), up + 8 * input + 2 * HeadNs(200) + 2 * weight, kSlack);
+}
+
 TEST(LowerBoundTest, SplittingNeverRaisesIt) {
   for (const uint32_t pipeline : {1, 2, 4}) {
     const std::vector<uint32_t> lengths = {30, 500, 20, 70, 1000};

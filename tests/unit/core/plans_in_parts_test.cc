@@ -36,6 +36,7 @@ RandomPlanningCase MakeCase(int seed) {
   limits.pipeline = 2;
   limits.replicas = 2;
   limits.windows_percent = 25;
+  limits.backward_forms_percent = 25;
   RandomPlanningCase given = MakeRandomCase(5000000 + seed, limits);
   Random random(seed);
   v1::Cluster* const cluster = given.job.mutable_profile()->mutable_cluster();

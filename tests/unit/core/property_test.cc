@@ -29,6 +29,7 @@ RandomJobLimits Limits() {
   limits.slow_percent = 25;
   limits.shares_percent = 20;
   limits.windows_percent = 25;
+  limits.backward_forms_percent = 25;
   return limits;
 }
 

@@ -179,6 +179,23 @@ void RandomTables(Random* random, v1::CostProfile* profile) {
   }
 }
 
+// Backward passes whose parts depend on lengths in other ways than forward passes do.
+void RandomBackwardForms(Random* random, v1::CostProfile* profile) {
+  for (v1::LayerCost& layer : *profile->mutable_layers()) {
+    if (layer.name() == "head" || layer.has_forward_ms()) continue;
+    for (v1::LayerTime* form : {layer.mutable_backward_input(), layer.mutable_backward_weight()}) {
+      const auto some = [&](double of) { return of * 0.1 * random->Range(0, 20); };
+      form->set_fixed_ns(some(layer.forward().fixed_ns()));
+      form->set_target_token_ns(some(layer.forward().target_token_ns()));
+      form->set_target_square_ns(some(layer.forward().target_square_ns()));
+      form->set_cross_ns(some(layer.forward().cross_ns()));
+      form->set_source_token_ns(some(layer.forward().source_token_ns()));
+      form->set_source_square_ns(some(layer.forward().source_square_ns()));
+      form->set_half_efficiency_tokens(random->Range(0, 200));
+    }
+  }
+}
+
 void RandomCluster(Random* random, v1::Cluster* cluster) {
   cluster->set_gpus_per_node(random->Range(1, 8));
   // From links that hide to ones that take as long as the passes.
@@ -310,6 +327,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   if (job.model().architecture() == v1::ARCHITECTURE_GPT && tables.Chance(25)) {
     RandomTables(&tables, job.mutable_profile());
   }
+  Random backward(seed + (uint64_t{5} << 40));
+  if (backward.Chance(limits.backward_forms_percent)) RandomBackwardForms(&backward, job.mutable_profile());
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));

@@ -41,6 +41,8 @@ struct RandomJobLimits {
   uint32_t shares_percent = 0;
   // Of so many GPTs in a hundred attention has windows, in all layers or in some.
   uint32_t windows_percent = 0;
+  // Of so many jobs in a hundred whose profile has no tables, backward passes have closed forms of their own.
+  uint32_t backward_forms_percent = 0;
 };
 
 struct RandomPlanningCase {

@@ -302,6 +302,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
     limits.slow_percent = 25;
     limits.shares_percent = 20;
     limits.windows_percent = 25;
+    limits.backward_forms_percent = 25;
     // Every other one is small enough for brute force.
     if (seed % 2 == 1) {
       limits.samples = kBruteForceSamples;

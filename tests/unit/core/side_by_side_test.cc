@@ -124,6 +124,7 @@ v1::JobSpec SideBySideJob(uint64_t seed, v1::Batch* batch) {
   limits.tensor = 2;
   limits.slow_percent = 25;
   limits.windows_percent = 25;
+  limits.backward_forms_percent = 25;
   RandomPlanningCase given = MakeRandomCase(seed, limits);
   *batch = given.batch;
   v1::JobSpec job = given.job;

@@ -84,6 +84,10 @@ TEST(MeasureProfile, TheTimesOfAGptAreThoseOfItsPasses) {
     for (const TokenFigures& tokens : {Target(1, 16), Target(16, 16), Target(4, 128), Target(16, 128)}) {
       ExpectTime(profile.layer.forward(tokens),
                  LayerProducts(width, tokens.target) + AttentionProducts(width, tokens.target_square));
+      ASSERT_TRUE(profile.layer.backward.has_value());
+      ExpectTime(profile.layer.backward->weight(tokens), LayerProducts(width, tokens.target));
+      ExpectTime(profile.layer.backward->input(tokens),
+                 LayerProducts(width, tokens.target) + 2 * AttentionProducts(width, tokens.target_square));
       // The logits and the gradients of both their factors, which are there when the forward pass ends.
       ExpectTime(profile.head.forward(tokens), 3 * width * kVocab * tokens.target);
       EXPECT_GT(profile.embedding_forward(tokens), 2 * width * tokens.target)

@@ -15,6 +15,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   MeasuredProfile measured;
   measured.layer.forward = {
       .fixed_ns = 1, .target_token_ns = 2, .target_square_ns = 3, .cross_ns = 5, .half_efficiency_tokens = 4};
+  measured.layer.backward = {{.target_square_ns = 7}, {.target_token_ns = 6}};
   measured.layer.backward_input_share = 0.625;
   measured.layer.backward_ratio_full = 2.5;
   measured.head.bytes.peak.target = 77;
@@ -41,6 +42,9 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(layer.forward().cross_ns(), 5);
   EXPECT_EQ(layer.backward_ratio_full(), 2.5);
   EXPECT_EQ(layer.backward_input_share(), 0.625);
+  EXPECT_EQ(layer.backward_input().target_square_ns(), 7);
+  EXPECT_EQ(layer.backward_weight().target_token_ns(), 6);
+  EXPECT_FALSE(file.profile().layers(1).has_backward_input());
   ASSERT_EQ(layer.tensor_size(), 2);
   EXPECT_EQ(layer.tensor(0).degree(), 2U);
   EXPECT_EQ(layer.tensor(0).efficiency(), 0.875);
