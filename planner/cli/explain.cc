@@ -6,9 +6,11 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/rank_places.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/text_table.h"
-#include "planner/core/planner.h"
+#include "planner/core/contract/plan_of_mesh.h"
+#include "planner/core/strategies/strategy_planner.h"
 #include "planner/core/strategies/strategy_specs.h"
 
 namespace penstock::cli {
@@ -43,18 +45,42 @@ Extremes ExtremesOf(const std::vector<TimeSplit>& ranks) {
           .idlest = static_cast<size_t>(idlest - ranks.begin())};
 }
 
-std::string TimeTable(const std::vector<TimeSplit>& ranks) {
+// The mean of a mesh's ranks.
+TimeSplit MeanOfMesh(const Explanation& explanation, const ExplainedMesh& mesh) {
+  const auto first = explanation.ranks.begin() + mesh.first_rank;
+  return MeanOf(std::vector<TimeSplit>(first, first + mesh.ranks));
+}
+
+struct TimeColumn {
+  std::string title;
+  TimeSplit shares;
+};
+
+// Of several meshes: how each of them does is what matters.
+std::vector<TimeColumn> TimeColumns(const Explanation& explanation) {
+  const std::vector<TimeSplit>& ranks = explanation.ranks;
+  std::vector<TimeColumn> columns = {{"mean", SharesOf(MeanOf(ranks))}};
+  for (const ExplainedMesh& mesh : explanation.meshes)
+    columns.push_back({mesh.name, SharesOf(MeanOfMesh(explanation, mesh))});
   const Extremes extremes = ExtremesOf(ranks);
-  const TimeSplit columns[] = {SharesOf(MeanOf(ranks)), SharesOf(ranks[extremes.busiest]),
-                               SharesOf(ranks[extremes.idlest])};
-  TextTable table({"where the time goes", "mean", absl::StrCat("rank ", extremes.busiest, " (busiest)"),
-                   absl::StrCat("rank ", extremes.idlest, " (waits most)")});
+  columns.push_back(
+      {absl::StrCat("rank ", extremes.busiest, " (busiest)"), SharesOf(ranks[extremes.busiest])});
+  columns.push_back(
+      {absl::StrCat("rank ", extremes.idlest, " (waits most)"), SharesOf(ranks[extremes.idlest])});
+  return columns;
+}
+
+std::string TimeTable(const Explanation& explanation) {
+  const std::vector<TimeColumn> columns = TimeColumns(explanation);
+  std::vector<std::string> head = {"where the time goes"};
+  for (const TimeColumn& column : columns) head.push_back(column.title);
+  TextTable table(head);
   for (int part = 0; part < kTimeParts; ++part) {
     std::vector<std::string> row = {Title(static_cast<TimePart>(part))};
     double largest = 0;
-    for (const TimeSplit& column : columns) {
-      row.push_back(Percent(column[part]));
-      largest = std::max(largest, column[part]);
+    for (const TimeColumn& column : columns) {
+      row.push_back(Percent(column.shares[part]));
+      largest = std::max(largest, column.shares[part]);
     }
     if (largest >= kShown) table.AddRow(std::move(row));
   }
@@ -107,22 +133,46 @@ absl::Status CheckRanks(const v1::Plan& plan) {
   return absl::InvalidArgumentError("plan.programs: empty");
 }
 
+// What would be other is asked of the strategy that the plan is for.
+v1::JobSpec SpecOfStrategy(const v1::JobSpec& job, int strategy) {
+  if (core::MeshCount(job, strategy) == 1) return core::SpecOfMesh(job, strategy, 0);
+  v1::JobSpec spec = job;
+  spec.clear_strategies();
+  *spec.add_strategies() = job.strategies(strategy);
+  *spec.mutable_mesh() = job.strategies(strategy).meshes(0).mesh();
+  return spec;
+}
+
+// Fills in ranks and meshes.
+absl::Status SplitMeshes(const v1::JobSpec& spec, const v1::PlannedBatch& planned, Explanation* explanation) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
+                            core::StrategyPlanner::Create(spec));
+  const v1::Plan& plan = planned.plan();
+  if (core::MeshCount(plan) != planner->planner(0).meshes())
+    return absl::InvalidArgumentError("plan.meshes: not those of the job's strategy");
+  for (int mesh = 0; mesh < core::MeshCount(plan); ++mesh) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<TimeSplit> ranks,
+        SplitTime(planner->planner(0).planner(mesh), planned.batch(), core::PlanOfMesh(plan, mesh)));
+    if (!plan.meshes().empty()) {
+      explanation->meshes.push_back({.name = MeshName(plan.meshes(mesh).mesh()),
+                                     .first_rank = static_cast<int>(explanation->ranks.size()),
+                                     .ranks = static_cast<int>(ranks.size())});
+    }
+    explanation->ranks.insert(explanation->ranks.end(), ranks.begin(), ranks.end());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned,
                                     const std::function<void(const std::string&)>& progress,
                                     const core::RunTasks& run_tasks) {
   PENSTOCK_RETURN_IF_ERROR(CheckRanks(planned.plan()));
-  if (planned.plan().meshes_size() > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("--explain: the plan has ", planned.plan().meshes_size(),
-                     " meshes side by side, and plans of one mesh alone are explained"));
-  }
-  // What would be other is asked of the strategy that the plan is for.
-  const v1::JobSpec spec = core::SpecOfMesh(job, static_cast<int>(planned.plan().strategy()), 0);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(spec));
+  const v1::JobSpec spec = SpecOfStrategy(job, static_cast<int>(planned.plan().strategy()));
   Explanation explanation;
-  PENSTOCK_ASSIGN_OR_RETURN(explanation.ranks, SplitTime(*planner, planned.batch(), planned.plan()));
+  PENSTOCK_RETURN_IF_ERROR(SplitMeshes(spec, planned, &explanation));
   PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs,
                             AskWhatIf(spec, planned, explanation.ranks, progress, run_tasks));
   return explanation;
@@ -138,7 +188,10 @@ std::string ConclusionOfMesh(const Explanation& explanation) {
                         ".");
   if (plans.size() == 1) return absl::StrCat("Most to gain: ", Recommendation(plans[0]), ".");
   const std::vector<WhatIf> estimates = Worthwhile(explanation.what_ifs, WhatIfKind::kEstimate);
-  if (estimates.empty()) return "Nothing gains 1 %: this plan is about as fast as its mesh can be.";
+  if (estimates.empty()) {
+    return absl::StrCat("Nothing gains 1 %: this plan is about as fast as its ",
+                        explanation.meshes.empty() ? "mesh" : "meshes", " can be.");
+  }
   return absl::StrCat("No other plan gains 1 %. If all ranks could be equally busy, about ",
                       Percent(estimates[0].gain), " would be gained: ", estimates[0].advice, ".");
 }
@@ -154,7 +207,7 @@ std::string Conclusion(const Explanation& explanation) {
 }
 
 std::string ToText(const Explanation& explanation) {
-  return absl::StrCat(TimeTable(explanation.ranks), "\n", WhatIfTable(explanation.what_ifs), "\n",
+  return absl::StrCat(TimeTable(explanation), "\n", WhatIfTable(explanation.what_ifs), "\n",
                       Conclusion(explanation), "\n");
 }
 
@@ -173,11 +226,16 @@ Json ToJson(const Explanation& explanation) {
   Json parts = Json::array();
   for (int part = 0; part < kTimeParts; ++part)
     parts.push_back({Key(static_cast<TimePart>(part)), Title(static_cast<TimePart>(part))});
+  Json time = {{"mean", SharesAsJson(MeanOf(explanation.ranks))},
+               {"busiest", RankAsJson(explanation.ranks, extremes.busiest)},
+               {"idlest", RankAsJson(explanation.ranks, extremes.idlest)}};
+  for (const ExplainedMesh& mesh : explanation.meshes) {
+    Json of_mesh = {{"mesh", mesh.name}};
+    of_mesh.update(SharesAsJson(MeanOfMesh(explanation, mesh)));
+    time["meshes"].push_back(std::move(of_mesh));
+  }
   return {{"parts", std::move(parts)},
-          {"time",
-           {{"mean", SharesAsJson(MeanOf(explanation.ranks))},
-            {"busiest", RankAsJson(explanation.ranks, extremes.busiest)},
-            {"idlest", RankAsJson(explanation.ranks, extremes.idlest)}}},
+          {"time", std::move(time)},
           {"what_if", std::move(what_ifs)},
           {"conclusion", Conclusion(explanation)}};
 }

@@ -15,9 +15,19 @@
 
 namespace penstock::cli {
 
+// The ranks of one of several meshes side by side.
+struct ExplainedMesh {
+  // "tp 4 x dp 2".
+  std::string name;
+  int first_rank = 0;
+  int ranks = 0;
+};
+
 struct Explanation {
   // Of each rank.
   std::vector<TimeSplit> ranks = {};
+  // In their order; empty where the plan has a mesh alone.
+  std::vector<ExplainedMesh> meshes = {};
   // The most gain first.
   std::vector<WhatIf> what_ifs = {};
 };
@@ -35,8 +45,9 @@ std::string Conclusion(const Explanation& explanation);
 // Two tables and the conclusion.
 std::string ToText(const Explanation& explanation);
 
-// {parts: [[key, title]], time: {mean, busiest, idlest}, what_if: [{condition, kind, makespan_ms, gain,
-// ranks, advice}], conclusion}; times are shares of the makespan.
+// {parts: [[key, title]], time: {mean, busiest, idlest, and of several meshes meshes: [{mesh, ...}]},
+// what_if: [{condition, kind, makespan_ms, gain, ranks, advice}], conclusion}; times are shares of the
+// makespan.
 nlohmann::ordered_json ToJson(const Explanation& explanation);
 
 }  // namespace penstock::cli

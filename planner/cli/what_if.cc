@@ -76,6 +76,12 @@ void SplitStagesByCost(Request* request) {
   v1::PlanningOptions& planning = *request->job.mutable_planning();
   planning.clear_layers_per_stage();
   planning.clear_rank_of_stage();
+  for (v1::Strategy& strategy : *request->job.mutable_strategies()) {
+    for (v1::StrategyMesh& mesh : *strategy.mutable_meshes()) {
+      mesh.clear_layers_per_stage();
+      mesh.clear_rank_of_stage();
+    }
+  }
   planning.set_stage_split(v1::STAGE_SPLIT_AUTO);
   planning.clear_typical_samples();
   const v1::Batch& batch = request->batch;
@@ -104,7 +110,7 @@ std::vector<Question> Conditions(const v1::Plan& plan) {
              request->job.mutable_planning()->set_memory_limit_bytes(kUnlimitedBytes);
            }},
       {.condition = "free transfers",
-       .advice = HasGroups(plan.mesh())
+       .advice = HasGroups(plan)
                      ? "keep stage groups inside a node, or use fewer stages, tensor or context ranks"
                      : "keep a pipeline inside a node, or use fewer stages",
        .only_relaxes = true,
@@ -128,8 +134,13 @@ bool FixesRecompute(const v1::PlanningOptions& planning) {
   return planning.recompute() != v1::RECOMPUTE_AUTO && planning.recompute() != v1::RECOMPUTE_UNSPECIFIED;
 }
 
-bool FixesStages(const v1::PlanningOptions& planning) {
-  return planning.layers_per_stage_size() > 0 || planning.stage_split() == v1::STAGE_SPLIT_EVEN;
+bool FixesStages(const v1::JobSpec& job) {
+  const v1::PlanningOptions& planning = job.planning();
+  if (planning.layers_per_stage_size() > 0 || planning.stage_split() == v1::STAGE_SPLIT_EVEN) return true;
+  for (const v1::Strategy& strategy : job.strategies())
+    for (const v1::StrategyMesh& mesh : strategy.meshes())
+      if (mesh.layers_per_stage_size() > 0) return true;
+  return false;
 }
 
 // Questions about flags, where they could be set otherwise.
@@ -153,7 +164,7 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
                          .advice = "use --recompute auto",
                          .only_relaxes = true,
                          .change = options([](auto& p) { p.set_recompute(v1::RECOMPUTE_AUTO); })});
-  if (FixesStages(planning))
+  if (FixesStages(job))
     questions.push_back({.condition = "stage split auto",
                          .advice = "use --stage-split auto for the whole job",
                          .change = SplitStagesByCost});
@@ -163,7 +174,7 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
                          .only_relaxes = true,
                          .change = options([](auto& p) { p.set_effort(v1::EFFORT_THOROUGH); })});
   const bool has_holders = job.mesh().data() > 1 || ContextRanks(job.mesh()) > 1;
-  if (has_holders && !planning.shard_optimizer_state())
+  if (has_holders && !planning.shard_optimizer_state() && !planning.parameter_shares())
     questions.push_back({.condition = ContextRanks(job.mesh()) > 1
                                           ? "optimizer state divided over replicas, context ranks"
                                           : "optimizer state divided over replicas",
@@ -175,6 +186,8 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
 
 // Questions about larger stage groups, where the model and the profile allow them.
 std::vector<Question> LargerGroups(const v1::JobSpec& job) {
+  // Of several meshes, which of them would have more ranks is the question of another proposal.
+  if (!job.strategies().empty()) return {};
   const uint32_t tensor = 2 * TensorRanks(job.mesh()), context = 2 * ContextRanks(job.mesh());
   std::vector<Question> questions = {
       {.condition = "twice the tensor ranks, and GPUs",
@@ -265,7 +278,9 @@ absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::
   const TimeSplit mean = MeanOf(ranks);
   if (ranks.size() > 1)
     asker.Add("all ranks equally busy after the fill", WhatIfKind::kEstimate, BusyNs(mean) + mean[kFill],
-              "divide layers by cost (--stage-split auto), or use fewer stages or replicas");
+              planned.plan().meshes_size() > 1
+                  ? "let penstock advise --strategies propose meshes for these lengths"
+                  : "divide layers by cost (--stage-split auto), or use fewer stages or replicas");
   asker.Add("lower bound", WhatIfKind::kBound, static_cast<double>(planned.plan().lower_bound_ns()), "");
   return std::move(asker).Sorted();
 }

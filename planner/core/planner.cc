@@ -17,6 +17,7 @@
 #include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/fit/plan_in_memory.h"
 #include "planner/core/search/linear_pipeline.h"
+#include "planner/core/search/policies.h"
 #include "planner/core/search/starts.h"
 #include "planner/core/simulate/simulator.h"
 #include "planner/core/stages/stage_balance.h"
@@ -289,6 +290,23 @@ absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTask
   absl::StatusOr<v1::Plan> plan = PlanSamples(batch, run_tasks, stop);
   if (!absl::IsResourceExhausted(plan.status())) return plan;
   return WithChanges(plan.status(), proto, /*plan_them=*/true, stop);
+}
+
+absl::StatusOr<int64_t> Planner::GlanceNs(const v1::Batch& proto, const RunTasks& run_tasks,
+                                          StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
+  PENSTOCK_RETURN_IF_ERROR(CheckSamples(batch, stop));
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_), Caution::kLittle, stop);
+  const int64_t makespan = GlanceByPolicy(space, job_, batch.samples, run_tasks).makespan;
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
+  if (makespan < kInfeasibleNs) return makespan;
+  return absl::ResourceExhaustedError("no plan that fits in memory is seen at once");
+}
+
+absl::StatusOr<v1::Plan> Planner::MakeIdlePlan(uint64_t iteration, StopToken stop) const {
+  Batch none;
+  none.iteration = iteration;
+  return PlanSamples(none, RunSerially, stop);
 }
 
 absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks,

@@ -105,6 +105,7 @@ CASES = {
     "side by side, pipelines": ("gpt", "--strategies='pp 2 + pp 2 x dp 2' --schedule=1f1b --policy=padding --micro-batch-size=2"),
     "side by side, three": ("gpt-both", "--strategies='pp 4 + dp 2 + pp 2' --schedule=split-backward --policy=packed --token-cap=200"),
     "side by side, more replicas than samples": ("gpt", "--strategies='pp 2 x dp 2 + dp 3' --rows=0:2"),
+    "side by side, a mesh without samples": ("gpt", "--strategies='pp 2 + dp 2' --rows=0:1"),
     "side by side, slow ranks": ("gpt-groups-slow", "--strategies='tp 2 + pp 2 x cp 2 + dp 2' --layout=packed --recompute=full"),
     "side by side, experts": ("gpt-experts-beside", "--strategies='pp 2 x cp 2 x ep 2 + dp 2 + cp 4 x ep 4' --layout=packed"),
     "side by side, T5": ("t5-both", "--strategies='pp 2 x tp 2 + pp 3 + pp 1' --policy=padding --micro-batch-size=3"),

@@ -112,12 +112,12 @@ absl::Status NothingFits(const TournamentResult& result, uint32_t gpus) {
 
 absl::Status AdvisePool(const AdviseFlags& flags, const Given& given, const v1::JobSpec& job,
                         const std::vector<v1::Batch>& batches) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes,
-                            MeshesOf(job, flags.gpus, flags.global_batch, given));
   TaskPool threads(flags.threads);
-  PENSTOCK_ASSIGN_OR_RETURN(const StrategyPool pool,
-                            ProposePool(job, meshes, batches, {.strategies = flags.strategies}, &threads));
-  std::cout << (flags.json ? DumpJson(PoolJson(pool, batches)) + "\n" : PoolText(pool, batches));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Strategy> strategies,
+                            StrategiesToTry(job, flags.gpus, batches, given, &threads));
+  PENSTOCK_ASSIGN_OR_RETURN(const StrategyPool pool, ProposePool(job, strategies, batches,
+                                                                 {.strategies = flags.strategies}, &threads));
+  std::cout << (flags.json ? DumpJson(PoolJson(pool)) + "\n" : PoolText(pool));
   return absl::OkStatus();
 }
 
@@ -291,8 +291,8 @@ void AddAdviseCommand(CommandSet& commands) {
   flags->planning.AddTo(*command);
   command
       ->add_option("--strategies", flags->strategies,
-                   "Propose a pool of at most so many meshes instead, of which each iteration runs on the "
-                   "fastest; plan more --batches for it")
+                   "Propose a pool of at most so many strategies instead (a mesh, or several side by side), "
+                   "of which each iteration runs on the fastest; plan more --batches for it")
       ->check(CLI::Range(1, 64));
   command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
   AddThreadsFlag(*command, flags->threads);

@@ -53,29 +53,6 @@ std::vector<uint32_t> ExpertDegrees(const v1::JobSpec& base, uint32_t group, con
   return degrees;
 }
 
-// Degrees of a stage group that the model and its profile can have, the smallest groups first.
-std::vector<Candidate> Groups(const v1::JobSpec& base, uint32_t gpus, const Given& given) {
-  std::vector<Candidate> groups;
-  v1::JobSpec job = base;
-  for (uint32_t tensor = 1; tensor <= std::min(gpus, core::kMostTensorRanks); ++tensor) {
-    if (gpus % tensor != 0 || !MayBe(tensor, given.tensor)) continue;
-    for (uint32_t context = 1; tensor * context <= gpus && context <= core::kMostContextRanks; context *= 2) {
-      if (gpus % (tensor * context) != 0 || !MayBe(context, given.context)) continue;
-      job.mutable_mesh()->set_tensor(tensor);
-      job.mutable_mesh()->set_context(context);
-      for (const uint32_t expert : ExpertDegrees(base, tensor * context, given)) {
-        job.mutable_mesh()->set_expert(expert);
-        if (core::CheckGroup(job).ok())
-          groups.push_back({.tensor = tensor, .context = context, .expert = expert});
-      }
-    }
-  }
-  std::stable_sort(groups.begin(), groups.end(), [](const Candidate& a, const Candidate& b) {
-    return a.tensor * a.context < b.tensor * b.context;
-  });
-  return groups;
-}
-
 // Why degrees that are given cannot be.
 absl::Status CheckGiven(const v1::JobSpec& base, const Given& given) {
   v1::JobSpec job = base;
@@ -99,6 +76,28 @@ std::string DescribeGiven(const Given& given) {
 
 }  // namespace
 
+std::vector<Candidate> StageGroups(const v1::JobSpec& base, uint32_t gpus, const Given& given) {
+  std::vector<Candidate> groups;
+  v1::JobSpec job = base;
+  for (uint32_t tensor = 1; tensor <= std::min(gpus, core::kMostTensorRanks); ++tensor) {
+    if (!MayBe(tensor, given.tensor)) continue;
+    for (uint32_t context = 1; tensor * context <= gpus && context <= core::kMostContextRanks; context *= 2) {
+      if (!MayBe(context, given.context)) continue;
+      job.mutable_mesh()->set_tensor(tensor);
+      job.mutable_mesh()->set_context(context);
+      for (const uint32_t expert : ExpertDegrees(base, tensor * context, given)) {
+        job.mutable_mesh()->set_expert(expert);
+        if (core::CheckGroup(job).ok())
+          groups.push_back({.tensor = tensor, .context = context, .expert = expert});
+      }
+    }
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const Candidate& a, const Candidate& b) {
+    return a.tensor * a.context < b.tensor * b.context;
+  });
+  return groups;
+}
+
 absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, uint32_t gpus,
                                                       uint32_t global_batch,
                                                       const std::vector<v1::Policy>& policies,
@@ -106,7 +105,8 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, u
   PENSTOCK_RETURN_IF_ERROR(CheckGiven(base, given));
   std::vector<Candidate> candidates;
   const uint32_t layers = core::TotalLayers(base.model());
-  for (const Candidate& group : Groups(base, gpus, given)) {
+  for (const Candidate& group : StageGroups(base, gpus, given)) {
+    if (gpus % (group.tensor * group.context) != 0) continue;
     const uint32_t positions = gpus / (group.tensor * group.context);
     for (uint32_t pipeline = 1; pipeline <= positions && pipeline <= layers; ++pipeline) {
       if (positions % pipeline != 0 || positions / pipeline > global_batch) continue;

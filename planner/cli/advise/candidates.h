@@ -50,6 +50,10 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, u
                                                       const std::vector<v1::Policy>& policies,
                                                       const Given& given = {});
 
+// Degrees of a stage group of at most so many ranks that the model and its profile can have, the smallest
+// groups first; pipeline and data are 1.
+std::vector<Candidate> StageGroups(const v1::JobSpec& base, uint32_t gpus, const Given& given);
+
 v1::Mesh MeshOf(const Candidate& candidate);
 
 // `base` with the candidate's mesh and planning.

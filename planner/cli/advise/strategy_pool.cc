@@ -1,203 +1,16 @@
 #include "planner/cli/advise/strategy_pool.h"
 
 #include <algorithm>
-#include <limits>
-#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "planner/cli/local_planning.h"
-#include "planner/core/planner.h"
+#include "planner/cli/advise/side_by_side.h"
+#include "planner/cli/advise/strategy_times.h"
 
 namespace penstock::cli {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// What batches take on a mesh: bounds at once, times when they are asked for.
-struct MeshTimes {
-  v1::Mesh mesh;
-  // Null: its stages do not fit.
-  std::unique_ptr<core::Planner> planner;
-  // By batch. No bound: it cannot hold the batch.
-  std::vector<double> bound_ns;
-  std::vector<double> time_ns;
-  std::vector<char> known;
-  absl::Status why = absl::OkStatus();
-
-  // A lower bound where the time is not known.
-  double AtLeast(size_t batch) const { return known[batch] != 0 ? time_ns[batch] : bound_ns[batch]; }
-  double SumAtLeast() const {
-    double sum = 0;
-    for (size_t batch = 0; batch < bound_ns.size(); ++batch) sum += AtLeast(batch);
-    return sum;
-  }
-};
-
-// The times of meshes, with a plan for each that is looked at.
-class Times {
- public:
-  Times(absl::Span<const v1::Batch> batches, TaskPool* threads) : batches_(batches), threads_(threads) {}
-
-  absl::Status Bound(const v1::JobSpec& base, const std::vector<v1::Mesh>& meshes) {
-    all_.resize(meshes.size());
-    std::vector<absl::Status> statuses(meshes.size());
-    threads_->Run(static_cast<int>(meshes.size()),
-                  [&](int i) { statuses[i] = BoundOne(base, meshes[i], &all_[i]); });
-    for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
-    return absl::OkStatus();
-  }
-
-  size_t meshes() const { return all_.size(); }
-  const MeshTimes& of(size_t mesh) const { return all_[mesh]; }
-
-  absl::StatusOr<double> Of(size_t mesh, size_t batch) {
-    MeshTimes& times = all_[mesh];
-    if (times.known[batch] != 0) return times.time_ns[batch];
-    const absl::StatusOr<v1::Plan> plan =
-        PlanAndCheck(*times.planner, batches_[batch], threads_->AsFunction());
-    if (!plan.ok() && !IsInfeasible(plan.status())) return plan.status();
-    if (!plan.ok()) times.why = plan.status();
-    times.known[batch] = 1;
-    times.time_ns[batch] = plan.ok() ? static_cast<double>(plan->predicted().makespan_ns()) : kNever;
-    return times.time_ns[batch];
-  }
-
- private:
-  absl::Status BoundOne(const v1::JobSpec& base, const v1::Mesh& mesh, MeshTimes* times) const {
-    times->mesh = mesh;
-    times->bound_ns.assign(batches_.size(), kNever);
-    times->time_ns.assign(batches_.size(), kNever);
-    times->known.assign(batches_.size(), 1);
-    v1::JobSpec job = base;
-    *job.mutable_mesh() = mesh;
-    auto planner = core::Planner::Create(job, core::Planner::Explain::kCauseAlone);
-    if (!planner.ok()) return KeepCause(planner.status(), times);
-    times->planner = *std::move(planner);
-    for (size_t batch = 0; batch < batches_.size(); ++batch) {
-      const absl::StatusOr<int64_t> bound = times->planner->LowerBoundNs(batches_[batch]);
-      PENSTOCK_RETURN_IF_ERROR(KeepCause(bound.status(), times));
-      if (!bound.ok()) continue;
-      times->bound_ns[batch] = static_cast<double>(*bound);
-      times->known[batch] = 0;
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status KeepCause(const absl::Status& status, MeshTimes* times) {
-    if (status.ok()) return status;
-    times->why = status;
-    return IsInfeasible(status) ? absl::OkStatus() : status;
-  }
-
-  const absl::Span<const v1::Batch> batches_;
-  TaskPool* const threads_;
-  std::vector<MeshTimes> all_;
-};
-
-// The mesh on which all batches together are fastest: the one with the least sum of bounds is planned, until
-// its sum is known. Nothing can hold all of them: the number of meshes.
-absl::StatusOr<size_t> BestAlone(size_t batches, Times* times) {
-  for (;;) {
-    size_t least = times->meshes();
-    for (size_t mesh = 0; mesh < times->meshes(); ++mesh) {
-      const double sum = times->of(mesh).SumAtLeast();
-      if (sum < kNever && (least == times->meshes() || sum < times->of(least).SumAtLeast())) least = mesh;
-    }
-    if (least == times->meshes()) return least;
-    size_t unknown = batches;
-    for (size_t batch = 0; batch < batches && unknown == batches; ++batch)
-      if (times->of(least).known[batch] == 0) unknown = batch;
-    if (unknown == batches) return least;
-    PENSTOCK_RETURN_IF_ERROR(times->Of(least, unknown).status());
-  }
-}
-
-// Fills in the time of the fastest mesh of a batch: others are planned while their bounds are below it.
-absl::Status FindFastest(size_t batch, Times* times) {
-  std::vector<size_t> order(times->meshes());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](size_t mesh) { return times->of(mesh).bound_ns[batch]; });
-  double fastest = kNever;
-  for (const size_t mesh : order) {
-    if (times->of(mesh).bound_ns[batch] >= fastest) break;
-    PENSTOCK_ASSIGN_OR_RETURN(const double time, times->Of(mesh, batch));
-    fastest = std::min(fastest, time);
-  }
-  return absl::OkStatus();
-}
-
-// How much sooner all batches would be done with this mesh too. Where its bound gains nothing, nothing is
-// planned.
-absl::StatusOr<double> GainOf(size_t mesh, const std::vector<double>& now, Times* times) {
-  double gain = 0;
-  for (size_t batch = 0; batch < now.size(); ++batch) {
-    if (times->of(mesh).AtLeast(batch) >= now[batch]) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(const double time, times->Of(mesh, batch));
-    gain += std::max(0.0, now[batch] - time);
-  }
-  return gain;
-}
-
-absl::StatusOr<std::vector<size_t>> Choose(size_t batches, const PoolLimits& limits, Times* times) {
-  PENSTOCK_ASSIGN_OR_RETURN(const size_t alone, BestAlone(batches, times));
-  std::vector<size_t> chosen;
-  if (alone == times->meshes()) return chosen;
-  chosen.push_back(alone);
-  std::vector<double> now = times->of(alone).time_ns;
-  for (size_t batch = 0; batch < batches; ++batch) PENSTOCK_RETURN_IF_ERROR(FindFastest(batch, times));
-  while (static_cast<int>(chosen.size()) < limits.strategies) {
-    size_t best = times->meshes();
-    double most = limits.least_gain * std::accumulate(now.begin(), now.end(), 0.0);
-    for (size_t mesh = 0; mesh < times->meshes(); ++mesh) {
-      PENSTOCK_ASSIGN_OR_RETURN(const double gain, GainOf(mesh, now, times));
-      if (gain <= most) continue;
-      most = gain;
-      best = mesh;
-    }
-    if (best == times->meshes()) break;
-    chosen.push_back(best);
-    for (size_t batch = 0; batch < batches; ++batch)
-      if (times->of(best).known[batch] != 0)
-        now[batch] = std::min(now[batch], times->of(best).time_ns[batch]);
-  }
-  return chosen;
-}
-
-double MeanOf(const std::vector<int>& batches, const auto& time) {
-  double sum = 0;
-  for (const int batch : batches) sum += time(batch);
-  return batches.empty() ? 0 : sum / static_cast<double>(batches.size());
-}
-
-StrategyPool PoolOf(const std::vector<size_t>& chosen, size_t batches, const Times& times) {
-  StrategyPool pool;
-  for (const size_t mesh : chosen) {
-    PooledStrategy& strategy = pool.strategies.emplace_back();
-    *strategy.strategy.add_meshes()->mutable_mesh() = times.of(mesh).mesh;
-  }
-  const auto time = [&](size_t index, int batch) {
-    const MeshTimes& mesh = times.of(chosen[index]);
-    return mesh.known[batch] != 0 ? mesh.time_ns[batch] : kNever;
-  };
-  const double each = 1 / static_cast<double>(batches);
-  for (int batch = 0; batch < static_cast<int>(batches); ++batch) {
-    size_t fastest = 0;
-    for (size_t i = 1; i < chosen.size(); ++i)
-      if (time(i, batch) < time(fastest, batch)) fastest = i;
-    pool.strategies[fastest].batches.push_back(batch);
-    pool.alone_ns += time(0, batch) * each;
-    pool.pool_ns += time(fastest, batch) * each;
-  }
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    PooledStrategy& strategy = pool.strategies[i];
-    strategy.mean_ns = MeanOf(strategy.batches, [&](int batch) { return time(i, batch); });
-    strategy.alone_ns = MeanOf(strategy.batches, [&](int batch) { return time(0, batch); });
-  }
-  return pool;
-}
 
 // The way to train that all strategies share.
 v1::JobSpec JobOfPool(const v1::JobSpec& base) {
@@ -213,6 +26,113 @@ v1::JobSpec JobOfPool(const v1::JobSpec& base) {
   return job;
 }
 
+// The strategy on which all batches together are fastest: the one that is expected to be is planned, until
+// its times are known. Nothing can hold all of them: the number of strategies.
+absl::StatusOr<size_t> BestAlone(StrategyTimes* times) {
+  for (;;) {
+    size_t least = times->strategies();
+    double least_sum = StrategyTimes::kNever;
+    for (size_t strategy = 0; strategy < times->strategies(); ++strategy) {
+      const double sum = times->SumExpected(strategy);
+      if (sum >= least_sum) continue;
+      least = strategy;
+      least_sum = sum;
+    }
+    if (least == times->strategies()) return least;
+    size_t unknown = 0;
+    while (unknown < times->batches() && times->IsKnown(least, unknown)) ++unknown;
+    if (unknown == times->batches()) return least;
+    PENSTOCK_RETURN_IF_ERROR(times->Of(least, unknown).status());
+  }
+}
+
+// How much sooner all batches would be done with this strategy too, at most.
+double GainAtMost(size_t strategy, const std::vector<double>& now, const StrategyTimes& times) {
+  double gain = 0;
+  for (size_t batch = 0; batch < now.size(); ++batch)
+    gain += std::max(0.0, now[batch] - times.Expected(strategy, batch));
+  return gain;
+}
+
+// The same by plans, of batches that it may shorten.
+absl::StatusOr<double> GainOf(size_t strategy, const std::vector<double>& now, StrategyTimes* times) {
+  double gain = 0;
+  for (size_t batch = 0; batch < now.size(); ++batch) {
+    if (times->Expected(strategy, batch) >= now[batch]) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(const double time, times->Of(strategy, batch));
+    gain += std::max(0.0, now[batch] - time);
+  }
+  return gain;
+}
+
+// The one that gains most, and more than `least`; those that may gain most are planned first. The number of
+// strategies: there is none.
+absl::StatusOr<size_t> NextOf(const std::vector<double>& now, double least, StrategyTimes* times) {
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t strategy = 0; strategy < times->strategies(); ++strategy)
+    order.emplace_back(-GainAtMost(strategy, now, *times), strategy);
+  std::ranges::sort(order);
+  size_t best = times->strategies();
+  for (const auto& [less, strategy] : order) {
+    if (-less <= least) break;
+    PENSTOCK_ASSIGN_OR_RETURN(const double gain, GainOf(strategy, now, times));
+    if (gain <= least) continue;
+    least = gain;
+    best = strategy;
+  }
+  return best;
+}
+
+absl::StatusOr<std::vector<size_t>> Choose(const PoolLimits& limits, StrategyTimes* times) {
+  PENSTOCK_ASSIGN_OR_RETURN(const size_t alone, BestAlone(times));
+  std::vector<size_t> chosen;
+  if (alone == times->strategies()) return chosen;
+  chosen.push_back(alone);
+  std::vector<double> now;
+  for (size_t batch = 0; batch < times->batches(); ++batch) now.push_back(times->Expected(alone, batch));
+  while (static_cast<int>(chosen.size()) < limits.strategies) {
+    const double least = limits.least_gain * std::accumulate(now.begin(), now.end(), 0.0);
+    PENSTOCK_ASSIGN_OR_RETURN(const size_t next, NextOf(now, least, times));
+    if (next == times->strategies()) break;
+    chosen.push_back(next);
+    for (size_t batch = 0; batch < now.size(); ++batch)
+      if (times->IsKnown(next, batch)) now[batch] = std::min(now[batch], times->Expected(next, batch));
+  }
+  return chosen;
+}
+
+double MeanOf(const std::vector<int>& batches, const auto& time) {
+  double sum = 0;
+  for (const int batch : batches) sum += time(batch);
+  return batches.empty() ? 0 : sum / static_cast<double>(batches.size());
+}
+
+StrategyPool PoolOf(const std::vector<size_t>& chosen, const StrategyTimes& times) {
+  const size_t batches = times.batches();
+  StrategyPool pool;
+  pool.batches = static_cast<int>(batches);
+  for (const size_t strategy : chosen) pool.strategies.emplace_back().strategy = times.strategy(strategy);
+  const auto time = [&](size_t index, int batch) {
+    return times.IsKnown(chosen[index], batch) ? times.Expected(chosen[index], batch) : StrategyTimes::kNever;
+  };
+  const double each = 1 / static_cast<double>(batches);
+  for (int batch = 0; batch < static_cast<int>(batches); ++batch) {
+    size_t fastest = 0;
+    for (size_t i = 1; i < chosen.size(); ++i)
+      if (time(i, batch) < time(fastest, batch)) fastest = i;
+    pool.strategies[fastest].batches.push_back(batch);
+    AddSamples(times.SamplesOf(chosen[fastest], batch), &pool.strategies[fastest].samples);
+    pool.alone_ns += time(0, batch) * each;
+    pool.pool_ns += time(fastest, batch) * each;
+  }
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    PooledStrategy& strategy = pool.strategies[i];
+    strategy.mean_ns = MeanOf(strategy.batches, [&](int batch) { return time(i, batch); });
+    strategy.alone_ns = MeanOf(strategy.batches, [&](int batch) { return time(0, batch); });
+  }
+  return pool;
+}
+
 }  // namespace
 
 std::vector<v1::Strategy> StrategiesOf(const StrategyPool& pool) {
@@ -221,30 +141,46 @@ std::vector<v1::Strategy> StrategiesOf(const StrategyPool& pool) {
   return strategies;
 }
 
-absl::StatusOr<std::vector<v1::Mesh>> MeshesOf(const v1::JobSpec& base, uint32_t ranks, uint32_t global_batch,
-                                               const Given& given) {
+absl::StatusOr<std::vector<v1::Strategy>> SingleMeshes(const v1::JobSpec& base, uint32_t ranks,
+                                                       uint32_t global_batch, const Given& given) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             MakeCandidates(base, ranks, global_batch, {v1::POLICY_DYNAMIC}, given));
-  std::vector<v1::Mesh> meshes;
+  std::vector<v1::Strategy> strategies;
   for (const Candidate& candidate : candidates) {
-    const v1::Mesh mesh = MeshOf(candidate);
-    const bool listed = !meshes.empty() && meshes.back().SerializeAsString() == mesh.SerializeAsString();
-    if (!listed) meshes.push_back(mesh);
+    v1::Strategy strategy;
+    *strategy.add_meshes()->mutable_mesh() = MeshOf(candidate);
+    const bool listed =
+        !strategies.empty() && strategies.back().SerializeAsString() == strategy.SerializeAsString();
+    if (!listed) strategies.push_back(strategy);
   }
-  return meshes;
+  return strategies;
 }
 
-absl::StatusOr<StrategyPool> ProposePool(const v1::JobSpec& base, const std::vector<v1::Mesh>& meshes,
+absl::StatusOr<std::vector<v1::Strategy>> StrategiesToTry(const v1::JobSpec& base, uint32_t ranks,
+                                                          absl::Span<const v1::Batch> batches,
+                                                          const Given& given, TaskPool* threads) {
+  uint32_t samples = 0;
+  for (const v1::Batch& batch : batches)
+    samples = std::max(samples, static_cast<uint32_t>(batch.samples_size()));
+  absl::StatusOr<std::vector<v1::Strategy>> strategies = SingleMeshes(base, ranks, samples, given);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Strategy> side_by_side,
+                            ProposeSideBySide(JobOfPool(base), ranks, batches, {.given = given}, threads));
+  if (side_by_side.empty()) return strategies;
+  if (!strategies.ok()) return side_by_side;
+  strategies->insert(strategies->end(), side_by_side.begin(), side_by_side.end());
+  return strategies;
+}
+
+absl::StatusOr<StrategyPool> ProposePool(const v1::JobSpec& base, absl::Span<const v1::Strategy> strategies,
                                          absl::Span<const v1::Batch> batches, const PoolLimits& limits,
                                          TaskPool* threads) {
-  Times times(batches, threads);
-  PENSTOCK_RETURN_IF_ERROR(times.Bound(JobOfPool(base), meshes));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<size_t> chosen, Choose(batches.size(), limits, &times));
-  if (!chosen.empty()) return PoolOf(chosen, batches.size(), times);
-  std::string why = "there is none";
-  for (size_t mesh = 0; mesh < times.meshes(); ++mesh)
-    if (!times.of(mesh).why.ok()) why = std::string(times.of(mesh).why.message());
-  return absl::ResourceExhaustedError(absl::StrCat("no mesh can hold all of these batches: ", why));
+  StrategyTimes times(batches, threads);
+  PENSTOCK_RETURN_IF_ERROR(times.Look(JobOfPool(base), strategies));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<size_t> chosen, Choose(limits, &times));
+  if (!chosen.empty()) return PoolOf(chosen, times);
+  const absl::Status why = times.WhyNot();
+  return absl::ResourceExhaustedError(absl::StrCat("no strategy can hold all of these batches: ",
+                                                   why.ok() ? "there is none" : why.message()));
 }
 
 }  // namespace penstock::cli

@@ -1,9 +1,9 @@
-// A small pool of strategies for lengths such as these: of all meshes, those on which iterations are fastest.
+// A small pool of strategies for lengths such as these: of all meshes, and of meshes side by side that a
+// dynamic programme proposes (side_by_side.h), those on which iterations are fastest.
 //
-// Hydraulis (Li et al. 2024, section 5) proposes strategies by a dynamic programme over ranges of lengths and
-// ranks. Here our own planner plans batches on the meshes, but for those whose bound says that they cannot be
-// the fastest for a batch: first comes the mesh that is the fastest for all batches together, then, one by
-// one, that which shortens them most.
+// Our own planner plans batches on them, but for those that cannot be the fastest by a bound, and hardly by a
+// glance: first comes the strategy that is the fastest for all batches together, then, one by one, that which
+// shortens them most.
 #pragma once
 
 #include <vector>
@@ -14,6 +14,7 @@
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/cli/advise/candidates.h"
+#include "planner/cli/advise/mesh_samples.h"
 
 namespace penstock::cli {
 
@@ -23,11 +24,15 @@ struct PooledStrategy {
   std::vector<int> batches;
   double mean_ns = 0;
   double alone_ns = 0;
+  // Of these batches together, what each of its meshes has.
+  std::vector<MeshSamples> samples;
 };
 
 struct StrategyPool {
   // The one that is best alone comes first. At least one.
   std::vector<PooledStrategy> strategies;
+  // That it was proposed for.
+  int batches = 0;
   // Mean time of a batch on the first alone, and on whichever is fastest.
   double alone_ns = 0;
   double pool_ns = 0;
@@ -41,15 +46,21 @@ struct PoolLimits {
   double least_gain = 0.005;
 };
 
-// Every mesh of `ranks` ranks, the simplest first, with dynamic micro-batches. Possible errors: those of
-// MakeCandidates.
-absl::StatusOr<std::vector<v1::Mesh>> MeshesOf(const v1::JobSpec& base, uint32_t ranks, uint32_t global_batch,
-                                               const Given& given = {});
+// Every mesh of `ranks` ranks alone, the simplest first, with dynamic micro-batches. Possible errors: those
+// of MakeCandidates.
+absl::StatusOr<std::vector<v1::Strategy>> SingleMeshes(const v1::JobSpec& base, uint32_t ranks,
+                                                       uint32_t global_batch, const Given& given = {});
+
+// The same, and what ProposeSideBySide has for the batches. Possible errors: those of MakeCandidates, where
+// there is nothing side by side either; those of ProposeSideBySide.
+absl::StatusOr<std::vector<v1::Strategy>> StrategiesToTry(const v1::JobSpec& base, uint32_t ranks,
+                                                          absl::Span<const v1::Batch> batches,
+                                                          const Given& given, TaskPool* threads);
 
 // `base` has model, profile and planning; its mesh does not matter. Plans with effort fast and stages of
-// equal layers. Possible errors: RESOURCE_EXHAUSTED (no mesh can hold all of the batches: says why not),
+// equal layers. Possible errors: RESOURCE_EXHAUSTED (no strategy can hold all of the batches: says why not),
 // INVALID_ARGUMENT (a batch is malformed).
-absl::StatusOr<StrategyPool> ProposePool(const v1::JobSpec& base, const std::vector<v1::Mesh>& meshes,
+absl::StatusOr<StrategyPool> ProposePool(const v1::JobSpec& base, absl::Span<const v1::Strategy> strategies,
                                          absl::Span<const v1::Batch> batches, const PoolLimits& limits,
                                          TaskPool* threads);
 

@@ -241,11 +241,11 @@ function showExplanation() {
   if (plan.explanation === null) return;
   document.getElementById("explanation").hidden = false;
   document.getElementById("conclusion").textContent = plan.explanation.conclusion;
-  const {mean, busiest, idlest} = plan.explanation.time;
-  const columns = [mean, busiest, idlest];
+  const {mean, busiest, idlest, meshes = []} = plan.explanation.time;
+  const columns = [mean, ...meshes, busiest, idlest];
   const parts = plan.explanation.parts.filter(([key]) => columns.some(column => column[key] >= 0.0005));
   document.getElementById("time-table").append(
-      tableHead(["share of the makespan", "mean", `rank ${busiest.rank} (busiest)`, `rank ${idlest.rank} (waits most)`]),
+      tableHead(["share of the makespan", "mean", ...meshes.map(({mesh}) => mesh), `rank ${busiest.rank} (busiest)`, `rank ${idlest.rank} (waits most)`]),
       element("tbody", parts.map(([key, title]) => tableRow([title, ...columns.map(column => formatShare(column[key]))]))));
   document.getElementById("what-if-table").append(
       tableHead(["what if", "makespan", "gain", "known by"]),

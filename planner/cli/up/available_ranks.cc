@@ -37,11 +37,15 @@ absl::StatusOr<uint32_t> AvailableRanks::Count() const {
   return std::min(all, slots);
 }
 
-UpOptions AvailableRanks::With(const v1::Mesh& mesh) const {
+UpOptions AvailableRanks::With(const v1::Strategy& strategy) const {
   UpOptions options = full_;
-  UseMesh(mesh, &options);
   // They are of all ranks.
-  if (RanksOf(mesh) != WorkerCount(full_)) options.strategies.clear();
+  if (RanksOf(strategy) != WorkerCount(full_)) options.strategies.clear();
+  UseMesh(strategy.meshes(0).mesh(), &options);
+  if (strategy.meshes_size() > 1) {
+    UseStrategies({strategy}, &options);
+    options.planning.shard_optimizer_state = false;
+  }
   options.lost_hosts = lost_hosts_;
   if (!IsOnGpus(full_) || !full_.hosts_file.empty()) return options;
   // Those that were named, or the first ones.

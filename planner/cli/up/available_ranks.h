@@ -24,8 +24,9 @@ class AvailableRanks {
   const std::set<std::string>& lost_hosts() const { return lost_hosts_; }
   // Workers that can be started, at most as many as at the beginning. Possible errors: those of ReadHostFile.
   absl::StatusOr<uint32_t> Count() const;
-  // `full` on a mesh of ranks that are there.
-  UpOptions With(const v1::Mesh& mesh) const;
+  // `full` on a mesh, or on meshes side by side, of ranks that are there. Of all ranks it keeps the
+  // strategies that it has.
+  UpOptions With(const v1::Strategy& strategy) const;
 
  private:
   const UpOptions& full_;

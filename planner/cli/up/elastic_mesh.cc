@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,11 +10,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
+#include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
-#include "planner/core/planner.h"
+#include "planner/cli/advise/side_by_side.h"
+#include "planner/core/strategies/strategy_planner.h"
 
 namespace penstock::cli {
 namespace {
+
+// That are planned.
+constexpr int kMostSideBySide = 4;
+// Meshes side by side must be faster by this share: one mesh is simpler, and its costs follow what is
+// measured.
+constexpr double kLeastGain = 0.01;
 
 // n, n / 2, n / 4, ... 1.
 std::vector<uint32_t> Halves(uint32_t degree) {
@@ -41,32 +50,101 @@ std::vector<v1::Mesh> Meshes(const v1::Mesh& full, int samples, uint32_t ranks, 
   return meshes;
 }
 
-absl::StatusOr<int64_t> MakespanOf(v1::JobSpec job, const v1::Mesh& mesh, const v1::Batch& batch) {
-  *job.mutable_mesh() = mesh;
+absl::StatusOr<int64_t> MakespanOf(v1::JobSpec job, const v1::Batch& batch) {
   job.mutable_planning()->set_effort(v1::EFFORT_FAST);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
-                            core::Planner::Create(job, core::Planner::Explain::kCauseAlone));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
+                            core::StrategyPlanner::Create(job, core::Planner::Explain::kCauseAlone));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, planner->MakePlan(batch));
   return plan.predicted().makespan_ns();
+}
+
+v1::JobSpec OnMesh(v1::JobSpec job, const v1::Mesh& mesh) {
+  job.clear_strategies();
+  *job.mutable_mesh() = mesh;
+  return job;
+}
+
+// The way to train that strategies of several meshes share.
+v1::JobSpec WithShares(v1::JobSpec job) {
+  job.clear_strategies();
+  v1::PlanningOptions* planning = job.mutable_planning();
+  planning->set_parameter_shares(true);
+  planning->set_shard_optimizer_state(false);
+  planning->clear_layers_per_stage();
+  planning->clear_rank_of_stage();
+  return job;
+}
+
+v1::Strategy StrategyOf(const v1::Mesh& mesh) {
+  v1::Strategy strategy;
+  *strategy.add_meshes()->mutable_mesh() = mesh;
+  return strategy;
+}
+
+template <typename Way>
+struct Timed {
+  int64_t makespan_ns = std::numeric_limits<int64_t>::max();
+  Way way;
+};
+
+absl::StatusOr<Timed<v1::Mesh>> FastestOf(const v1::JobSpec& job, const v1::Batch& batch, uint32_t ranks,
+                                          uint32_t least) {
+  absl::Status why = absl::ResourceExhaustedError("none has so many");
+  std::optional<Timed<v1::Mesh>> fastest;
+  for (const v1::Mesh& mesh : Meshes(job.mesh(), batch.samples_size(), ranks, std::max(1U, least))) {
+    const absl::StatusOr<int64_t> makespan = MakespanOf(OnMesh(job, mesh), batch);
+    if (!makespan.ok()) {
+      why = makespan.status();
+    } else if (!fastest.has_value() || *makespan < fastest->makespan_ns) {
+      fastest = {*makespan, mesh};
+    }
+  }
+  if (fastest.has_value()) return *fastest;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no mesh of ", least, " to ", ranks, " ranks can train this job: ", why.message()));
+}
+
+// Of meshes side by side; without any meshes where there is none.
+absl::StatusOr<Timed<v1::Strategy>> FastestSideBySide(const v1::JobSpec& given, const v1::Batch& batch,
+                                                      uint32_t ranks) {
+  v1::JobSpec job = WithShares(given);
+  SideBySideLimits limits = {.most_pipeline = given.mesh().pipeline(),
+                             .most_context = ContextRanks(given.mesh()),
+                             .strategies = kMostSideBySide};
+  limits.given.tensor = TensorRanks(given.mesh());
+  TaskPool threads(1);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Strategy> strategies,
+                            ProposeSideBySide(job, ranks, {&batch, 1}, limits, &threads));
+  Timed<v1::Strategy> fastest;
+  for (const v1::Strategy& strategy : strategies) {
+    *job.mutable_mesh() = strategy.meshes(0).mesh();
+    job.mutable_strategies()->Clear();
+    *job.add_strategies() = strategy;
+    const absl::StatusOr<int64_t> makespan = MakespanOf(job, batch);
+    if (makespan.ok() && *makespan < fastest.makespan_ns) fastest = {*makespan, strategy};
+  }
+  return fastest;
 }
 
 }  // namespace
 
 absl::StatusOr<v1::Mesh> FastestMesh(const v1::JobSpec& job, const v1::Batch& batch, uint32_t ranks,
                                      uint32_t least) {
-  absl::Status why = absl::ResourceExhaustedError("none has so many");
-  std::optional<std::pair<int64_t, v1::Mesh>> fastest;
-  for (const v1::Mesh& mesh : Meshes(job.mesh(), batch.samples_size(), ranks, std::max(1U, least))) {
-    const absl::StatusOr<int64_t> makespan = MakespanOf(job, mesh, batch);
-    if (!makespan.ok()) {
-      why = makespan.status();
-    } else if (!fastest.has_value() || *makespan < fastest->first) {
-      fastest = {*makespan, mesh};
-    }
-  }
-  if (fastest.has_value()) return fastest->second;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no mesh of ", least, " to ", ranks, " ranks can train this job: ", why.message()));
+  PENSTOCK_ASSIGN_OR_RETURN(const Timed<v1::Mesh> fastest, FastestOf(job, batch, ranks, least));
+  return fastest.way;
+}
+
+absl::StatusOr<v1::Strategy> FastestStrategy(const v1::JobSpec& job, const v1::Batch& batch, uint32_t ranks,
+                                             uint32_t least) {
+  const absl::StatusOr<Timed<v1::Mesh>> mesh = FastestOf(job, batch, ranks, least);
+  if (ranks < least) return mesh.status();
+  PENSTOCK_ASSIGN_OR_RETURN(const Timed<v1::Strategy> side_by_side, FastestSideBySide(job, batch, ranks));
+  if (side_by_side.way.meshes().empty() && !mesh.ok()) return mesh.status();
+  if (side_by_side.way.meshes().empty()) return StrategyOf(mesh->way);
+  if (!mesh.ok()) return side_by_side.way;
+  const bool pays = static_cast<double>(side_by_side.makespan_ns) <
+                    (1 - kLeastGain) * static_cast<double>(mesh->makespan_ns);
+  return pays ? side_by_side.way : StrategyOf(mesh->way);
 }
 
 }  // namespace penstock::cli

@@ -1,7 +1,6 @@
 #include "planner/cli/up/proposed_strategies.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/mesh/mesh_ranks.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/advise/pool_report.h"
@@ -34,12 +33,12 @@ absl::Status AddProposedStrategies(const UpOptions& options, const RunData& data
                             data.MakeBatches(options, job->model().architecture()));
   std::vector<v1::Batch> batches;
   for (uint64_t i = 0; i < kBatches; ++i) batches.push_back(source->Make(job->first_iteration() + i));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes,
-                            MeshesOf(*job, WorkerCount(options), batches.front().samples_size()));
   TaskPool threads(DefaultThreads());
-  PENSTOCK_ASSIGN_OR_RETURN(const StrategyPool pool, ProposePool(*job, meshes, batches, {}, &threads));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Strategy> strategies,
+                            StrategiesToTry(*job, WorkerCount(options), batches, {}, &threads));
+  PENSTOCK_ASSIGN_OR_RETURN(const StrategyPool pool, ProposePool(*job, strategies, batches, {}, &threads));
   SetStrategies(StrategiesOf(pool), job);
-  tools.say(absl::StrCat("strategies for the first ", kBatches, " batches:\n", PoolText(pool, batches)));
+  tools.say(absl::StrCat("strategies for the first ", kBatches, " batches:\n", PoolText(pool)));
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/profile_file.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/cli/up/auto_tune.h"
 #include "planner/cli/up/available_ranks.h"
 #include "planner/cli/up/checkpoints.h"
@@ -115,23 +116,34 @@ bool ElasticRun::HostsAreBack() {
   return !back.empty();
 }
 
+// "--pp 2 --dp 3 --cp 1 --tp 1", or of several meshes "--strategies 'pp 4 + pp 3'".
+std::string FlagsOf(const UpOptions& options) {
+  if (!options.strategies.empty())
+    return absl::StrCat("--strategies '", StrategyNames(options.strategies), "'");
+  return absl::StrCat("--pp ", options.pipeline, " --dp ", options.data, " --cp ", options.context, " --tp ",
+                      options.tensor, options.expert > 1 ? absl::StrCat(" --ep ", options.expert) : "");
+}
+
 absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   v1::JobSpec job = run.job();
   // The degrees that it began with, not those that it was left with.
   *job.mutable_mesh() = MeshOf(full_);
-  v1::Mesh mesh = job.mesh();
-  if (full_.strategies.empty() || ranks < WorkerCount(full_)) {
+  v1::Strategy strategy;
+  *strategy.add_meshes()->mutable_mesh() = job.mesh();
+  if (ranks < WorkerCount(full_)) {
     PENSTOCK_ASSIGN_OR_RETURN(const v1::Batch batch, run.NextBatch());
-    PENSTOCK_ASSIGN_OR_RETURN(mesh, FastestMesh(job, batch, ranks, full_.min_ranks));
+    PENSTOCK_ASSIGN_OR_RETURN(strategy, FastestStrategy(job, batch, ranks, full_.min_ranks));
+  } else if (full_.strategies.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::Batch batch, run.NextBatch());
+    PENSTOCK_ASSIGN_OR_RETURN(*strategy.mutable_meshes(0)->mutable_mesh(),
+                              FastestMesh(job, batch, ranks, full_.min_ranks));
   }
-  UpOptions options = available_.With(mesh);
+  UpOptions options = available_.With(strategy);
   ++segments_;
   GoOnFrom(run, options);
   console_.SayNews(absl::StrCat(
-      "going on with ", RanksOf(mesh), " of ", WorkerCount(full_), " ranks (--pp ", options.pipeline,
-      " --dp ", options.data, " --cp ", options.context, " --tp ", options.tensor,
-      options.expert > 1 ? absl::StrCat(" --ep ", options.expert) : "", ") from ",
-      options.resume ? "the newest checkpoint" : "the beginning: there is no checkpoint"));
+      "going on with ", WorkerCount(options), " of ", WorkerCount(full_), " ranks (", FlagsOf(options),
+      ") from ", options.resume ? "the newest checkpoint" : "the beginning: there is no checkpoint"));
   return options;
 }
 

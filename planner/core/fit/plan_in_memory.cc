@@ -190,11 +190,22 @@ absl::StatusOr<FittedPlan> MemoryFit::Run() {
                                                                                                 : plan;
 }
 
+// Every replica has an empty pipeline.
+absl::StatusOr<FittedPlan> PlanOfNothing(const CostModel& costs, const Job& job, StopToken stop) {
+  const ScheduleSpace space(costs, job, AvailableBytes(job, costs), Caution::kLittle, stop);
+  FittedPlan plan{MakeCandidate(space, {}, std::vector<Groups>(space.replicas()), Layout::kPacked), {}, {}};
+  plan.candidate.orders.resize(plan.candidate.replicas.size());
+  SetMakespan(&plan.candidate);
+  PENSTOCK_ASSIGN_OR_RETURN(plan.programs, MakePrograms(space, job, plan.candidate, &plan.pipelines));
+  return plan;
+}
+
 }  // namespace
 
 absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
                                         absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
                                         StopToken stop) {
+  if (samples.empty()) return PlanOfNothing(costs, job, stop);
   absl::Status status;
   for (const Caution caution : {Caution::kLittle, Caution::kMuch, Caution::kMost}) {
     absl::StatusOr<FittedPlan> fitted = MemoryFit(costs, job, samples, caution, run_tasks, stop).Run();

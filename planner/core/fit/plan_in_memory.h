@@ -27,7 +27,8 @@ struct FittedPlan {
 };
 
 // Possible errors: RESOURCE_EXHAUSTED (every sample fits alone, but no plan is found that does: says what
-// does not); INTERNAL (our bug); CANCELLED (`stop` says so). `samples` must outlive the result.
+// does not); INTERNAL (our bug); CANCELLED (`stop` says so). `samples` must outlive the result; without any,
+// all replicas are without micro-batches.
 absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
                                         absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
                                         StopToken stop = {});

@@ -40,6 +40,7 @@ class DynamicPolicy {
       : space_(space), costs_(space.costs()), job_(job), tokens_(tokens), run_tasks_(run_tasks) {}
 
   Candidate Run();
+  Candidate Glance() const;
 
  private:
   // Candidates of a layout that are kept.
@@ -54,6 +55,8 @@ class DynamicPolicy {
   std::vector<Candidate> Evaluated(absl::Span<Start> starts, Kept kept,
                                    absl::Span<const Candidate> best) const;
   std::vector<Candidate> LookAtStarts() const;
+  // At some with about as many micro-batches as the best has.
+  void LookNearBest(Kept kept, std::vector<Candidate>* candidates) const;
   Candidate Refine(std::vector<Candidate> candidates);
   int64_t RefinementBudget() const;
 
@@ -137,6 +140,15 @@ void DynamicPolicy::LookAt(std::vector<Start> starts, Kept kept, std::vector<Can
   }
 }
 
+void DynamicPolicy::LookNearBest(Kept kept, std::vector<Candidate>* candidates) const {
+  const Candidate& best = candidates->front();
+  if (LayoutOf(best) != Layout::kPacked) return;
+  size_t micro_batches = 0;
+  for (const CandidateReplica& replica : best.replicas) micro_batches += replica.slots.size();
+  const auto of_replica = static_cast<int>(micro_batches / best.replicas.size());
+  LookAt(MakeStartsNear(space_, job_, tokens_, of_replica), kept, candidates);
+}
+
 // A first look at all starts, at more of them near the best, and a closer look at the best.
 std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
   const bool only_padded = job_.layout == LayoutChoice::kPadded;
@@ -144,13 +156,7 @@ std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
   std::vector<Candidate> candidates;
   LookAt(MakeStarts(space_, job_, tokens_), kept, &candidates);
   if (space_.stop().stopped()) return {};
-  const Candidate& best = candidates.front();
-  if (LayoutOf(best) == Layout::kPacked) {
-    size_t micro_batches = 0;
-    for (const CandidateReplica& replica : best.replicas) micro_batches += replica.slots.size();
-    const auto of_replica = static_cast<int>(micro_batches / best.replicas.size());
-    LookAt(MakeStartsNear(space_, job_, tokens_, of_replica), kept, &candidates);
-  }
+  LookNearBest(kept, &candidates);
   if (space_.stop().stopped()) return {};
   run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
     if (space_.stop().stopped()) return;
@@ -200,7 +206,22 @@ Candidate DynamicPolicy::Run() {
   return Refine(std::move(candidates));
 }
 
+Candidate DynamicPolicy::Glance() const {
+  constexpr Kept kKept = {.packed = 1, .padded = 1};
+  std::vector<Candidate> candidates;
+  LookAt(MakeFewStarts(space_, job_, tokens_), kKept, &candidates);
+  if (space_.stop().stopped()) return {space_, tokens_};
+  LookNearBest(kKept, &candidates);
+  if (space_.stop().stopped()) return {space_, tokens_};
+  return std::move(candidates.front());
+}
+
 }  // namespace
+
+Candidate GlanceDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                        const RunTasks& run_tasks) {
+  return DynamicPolicy(space, job, tokens, run_tasks).Glance();
+}
 
 Candidate PlanDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                       const RunTasks& run_tasks) {

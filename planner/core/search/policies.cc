@@ -287,4 +287,11 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
   return candidate;
 }
 
+Candidate GlanceByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                         const RunTasks& run_tasks) {
+  ReplicaEvaluator evaluator(space);
+  return job.policy == Policy::kDynamic ? GlanceDynamic(space, job, tokens, run_tasks)
+                                        : SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
+}
+
 }  // namespace penstock::core

@@ -33,4 +33,9 @@ Candidate PlanTokenBudget(const ScheduleSpace& space, const Job& job, absl::Span
 Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                        const RunTasks& run_tasks);
 
+// What that is about to take, to some per cent, for a small part of the work where the policy is the dynamic
+// one.
+Candidate GlanceByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                         const RunTasks& run_tasks);
+
 }  // namespace penstock::core

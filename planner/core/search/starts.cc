@@ -72,6 +72,7 @@ class StartMaker {
       : space_(space), costs_(space.costs()), job_(job), tokens_(tokens) {}
 
   std::vector<Start> All();
+  std::vector<Start> Few();
   std::vector<Start> Near(int micro_batches);
 
  private:
@@ -81,6 +82,8 @@ class StartMaker {
   // Fills replica_, speeds_, work_ and descending_.
   void Weigh();
   void AddBalanced(int groups);
+  // For a range of numbers of micro-batches, of a replica at most so many.
+  void AddAllBalanced(double most);
   void AddRamps(double most);
   // Ramps whose sizes suit a strict schedule best.
   void AddIdealRamps(double most);
@@ -116,6 +119,12 @@ std::vector<Start> StartMaker::All() {
   if (job_.layout == LayoutChoice::kPadded || (job_.layout == LayoutChoice::kAuto && PaddingMayPay())) {
     AddPadded();
   }
+  return std::move(starts_);
+}
+
+std::vector<Start> StartMaker::Few() {
+  Weigh();
+  AddAllBalanced(MostMicroBatches());
   return std::move(starts_);
 }
 
@@ -196,18 +205,22 @@ void StartMaker::AddBalanced(int groups) {
   starts_.push_back({BalancedGroups(work_, descending_, groups, /*small_ends=*/true), {}, Layout::kPacked});
 }
 
-void StartMaker::AddPacked() {
-  Weigh();
-  const int samples = static_cast<int>(tokens_.size());
-  const double most = MostMicroBatches();
+void StartMaker::AddAllBalanced(double most) {
   int last = 0;
   for (double count = job_.topology.replicas(); count <= most * job_.topology.replicas();
        count *= kCountStep) {
-    const int groups = std::min(samples, static_cast<int>(count));
+    const int groups = std::min(static_cast<int>(tokens_.size()), static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
     AddBalanced(groups);
   }
+}
+
+void StartMaker::AddPacked() {
+  Weigh();
+  const int samples = static_cast<int>(tokens_.size());
+  const double most = MostMicroBatches();
+  AddAllBalanced(most);
   if (space_.is_strict()) {
     AddIdealRamps(most);
   } else {
@@ -348,6 +361,12 @@ double RoomyMicroBatches(const ScheduleSpace& space, const TokenSums& of_replica
 std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
                               absl::Span<const SampleTokens> tokens) {
   return StartMaker(space, job, tokens).All();
+}
+
+std::vector<Start> MakeFewStarts(const ScheduleSpace& space, const Job& job,
+                                 absl::Span<const SampleTokens> tokens) {
+  StartMaker maker(space, job, tokens);
+  return job.layout == LayoutChoice::kPadded ? maker.All() : maker.Few();
 }
 
 std::vector<Start> MakeStartsNear(const ScheduleSpace& space, const Job& job,

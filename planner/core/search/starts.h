@@ -26,6 +26,11 @@ struct Start {
 std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
                               absl::Span<const SampleTokens> tokens);
 
+// The balanced ones alone, where the job allows packed ones; else as MakeStarts: enough to know what a plan
+// will take, but for some per cent.
+std::vector<Start> MakeFewStarts(const ScheduleSpace& space, const Job& job,
+                                 absl::Span<const SampleTokens> tokens);
+
 // Packed ones with a little more and a little less than that many micro-batches a replica.
 std::vector<Start> MakeStartsNear(const ScheduleSpace& space, const Job& job,
                                   absl::Span<const SampleTokens> tokens, int micro_batches);

@@ -104,8 +104,8 @@ absl::StatusOr<std::vector<MeshLoad>> MeshPlanners::LoadsOf(const v1::Batch& bat
   return loads;
 }
 
-absl::Status MeshPlanners::WhyUnassigned(const v1::Batch& batch, const std::vector<MeshLoad>& loads,
-                                         StopToken stop) const {
+absl::Status MeshPlanners::CheckAllFit(const v1::Batch& batch, const std::vector<MeshLoad>& loads,
+                                       StopToken stop) const {
   for (int sample = 0; sample < batch.samples_size(); ++sample) {
     if (std::ranges::any_of(loads, [&](const MeshLoad& load) { return load.samples[sample].fits; })) continue;
     // What the first mesh says of this sample.
@@ -115,22 +115,20 @@ absl::Status MeshPlanners::WhyUnassigned(const v1::Batch& batch, const std::vect
                          absl::StrCat("batch.samples[", sample,
                                       "] fits on none of the meshes; on the first one, where it is alone"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("batch.samples: ", batch.samples_size(), " samples leave one of the ", meshes(),
-                   " meshes side by side without any that it can hold; use larger batches"));
+  return absl::OkStatus();
 }
 
 absl::Status MeshPlanners::ValidateBatch(const v1::Batch& batch, Planner::Explain explain,
                                          StopToken stop) const {
   if (meshes() == 1) return planners_.front()->ValidateBatch(batch, explain, stop);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, stop));
-  return AssignSamples(loads).empty() ? WhyUnassigned(batch, loads, stop) : absl::OkStatus();
+  return CheckAllFit(batch, loads, stop);
 }
 
 absl::StatusOr<int64_t> MeshPlanners::LowerBoundNs(const v1::Batch& batch) const {
   if (meshes() == 1) return planners_.front()->LowerBoundNs(batch);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, StopToken()));
-  if (AssignSamples(loads).empty()) return WhyUnassigned(batch, loads, StopToken());
+  PENSTOCK_RETURN_IF_ERROR(CheckAllFit(batch, loads, StopToken()));
   return BoundOf(loads);
 }
 
@@ -154,20 +152,42 @@ int MeshPlanners::Rounds() const {
   return kRoundsNormal;
 }
 
+v1::Batch MeshPlanners::PartOf(const v1::Batch& batch, const std::vector<int>& mesh_of_sample, int mesh) {
+  v1::Batch part;
+  part.set_iteration(batch.iteration());
+  for (size_t sample = 0; sample < mesh_of_sample.size(); ++sample)
+    if (mesh_of_sample[sample] == mesh) *part.add_samples() = batch.samples(static_cast<int>(sample));
+  return part;
+}
+
+absl::StatusOr<int64_t> MeshPlanners::GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks,
+                                               StopToken stop) const {
+  if (meshes() == 1) return planners_.front()->GlanceNs(batch, run_tasks, stop);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, stop));
+  PENSTOCK_RETURN_IF_ERROR(CheckAllFit(batch, loads, stop));
+  const std::vector<int> mesh_of_sample = AssignSamples(loads);
+  int64_t longest = 0;
+  for (int mesh = 0; mesh < meshes(); ++mesh) {
+    const v1::Batch own = PartOf(batch, mesh_of_sample, mesh);
+    if (own.samples().empty()) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t time, planners_[mesh]->GlanceNs(own, run_tasks, stop));
+    longest = std::max(longest, time);
+  }
+  return longest;
+}
+
 absl::StatusOr<v1::Plan> MeshPlanners::PlanAssigned(const v1::Batch& batch,
                                                     const std::vector<int>& mesh_of_sample,
                                                     std::vector<MeshLoad>* loads, const RunTasks& run_tasks,
                                                     StopToken stop) const {
   std::vector<MeshPlan> plans(meshes());
   for (int mesh = 0; mesh < meshes(); ++mesh) {
-    v1::Batch own;
-    own.set_iteration(batch.iteration());
-    for (size_t sample = 0; sample < mesh_of_sample.size(); ++sample) {
-      if (mesh_of_sample[sample] != mesh) continue;
-      *own.add_samples() = batch.samples(static_cast<int>(sample));
-      plans[mesh].samples.push_back(static_cast<uint32_t>(sample));
-    }
-    absl::StatusOr<v1::Plan> plan = planners_[mesh]->MakePlan(own, run_tasks, stop);
+    const v1::Batch own = PartOf(batch, mesh_of_sample, mesh);
+    for (size_t sample = 0; sample < mesh_of_sample.size(); ++sample)
+      if (mesh_of_sample[sample] == mesh) plans[mesh].samples.push_back(static_cast<uint32_t>(sample));
+    absl::StatusOr<v1::Plan> plan = own.samples().empty()
+                                        ? planners_[mesh]->MakeIdlePlan(batch.iteration(), stop)
+                                        : planners_[mesh]->MakePlan(own, run_tasks, stop);
     if (!plan.ok()) {
       return AnnotateError(plan.status(), absl::StrCat("meshes[", mesh, "], which has ", own.samples_size(),
                                                        " of the samples, numbered among these"));
@@ -187,8 +207,8 @@ absl::StatusOr<v1::Plan> MeshPlanners::MakePlan(const v1::Batch& batch, const Ru
                                                 StopToken stop) const {
   if (meshes() == 1) return planners_.front()->MakePlan(batch, run_tasks, stop);
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<MeshLoad> loads, LoadsOf(batch, stop));
+  PENSTOCK_RETURN_IF_ERROR(CheckAllFit(batch, loads, stop));
   std::vector<int> mesh_of_sample = AssignSamples(loads);
-  if (mesh_of_sample.empty()) return WhyUnassigned(batch, loads, stop);
   const int64_t bound = BoundOf(loads);
   std::optional<v1::Plan> best;
   for (int round = 1;; ++round) {

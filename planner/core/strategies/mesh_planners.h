@@ -35,6 +35,7 @@ class MeshPlanners {
   absl::Status ValidateBatch(const v1::Batch& batch, Planner::Explain explain, StopToken stop) const;
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
   absl::StatusOr<int64_t> LowerBoundNs(const v1::Batch& batch) const;
+  absl::StatusOr<int64_t> GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
   // Of several meshes: of the one that needs most, with all samples.
   absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;
 
@@ -49,13 +50,14 @@ class MeshPlanners {
       : job_(std::move(job)), planners_(std::move(planners)) {}
 
   absl::StatusOr<std::vector<MeshLoad>> LoadsOf(const v1::Batch& batch, StopToken stop) const;
-  // The error where AssignSamples finds nothing for `loads`.
-  absl::Status WhyUnassigned(const v1::Batch& batch, const std::vector<MeshLoad>& loads,
-                             StopToken stop) const;
+  // That each sample fits on some mesh.
+  absl::Status CheckAllFit(const v1::Batch& batch, const std::vector<MeshLoad>& loads, StopToken stop) const;
   // What plans of the meshes took goes into the factors of `loads`.
   absl::StatusOr<v1::Plan> PlanAssigned(const v1::Batch& batch, const std::vector<int>& mesh_of_sample,
                                         std::vector<MeshLoad>* loads, const RunTasks& run_tasks,
                                         StopToken stop) const;
+  // The samples of a mesh; of an assignment.
+  static v1::Batch PartOf(const v1::Batch& batch, const std::vector<int>& mesh_of_sample, int mesh);
   int64_t BoundOf(const std::vector<MeshLoad>& loads) const;
   int Rounds() const;
 

@@ -84,38 +84,6 @@ std::vector<size_t> LongestFirst(const std::vector<MeshLoad>& loads) {
   return order;
 }
 
-// Finds a sample for each mesh, as many as can be, by ways on which meshes pass samples on (Kuhn 1955, "The
-// Hungarian method", section 2). By sample: the mesh, or kNone.
-class OneForEachMesh {
- public:
-  explicit OneForEachMesh(const std::vector<MeshLoad>& loads)
-      : loads_(loads), mesh_of_sample_(loads.front().samples.size(), kNone) {}
-
-  std::vector<size_t> Find() {
-    for (size_t mesh = 0; mesh < loads_.size(); ++mesh) {
-      seen_.assign(mesh_of_sample_.size(), false);
-      Take(mesh);
-    }
-    return mesh_of_sample_;
-  }
-
- private:
-  bool Take(size_t mesh) {
-    for (size_t sample = 0; sample < mesh_of_sample_.size(); ++sample) {
-      if (seen_[sample] || !loads_[mesh].samples[sample].fits) continue;
-      seen_[sample] = true;
-      if (mesh_of_sample_[sample] != kNone && !Take(mesh_of_sample_[sample])) continue;
-      mesh_of_sample_[sample] = mesh;
-      return true;
-    }
-    return false;
-  }
-
-  const std::vector<MeshLoad>& loads_;
-  std::vector<size_t> mesh_of_sample_;
-  std::vector<bool> seen_;
-};
-
 class Assigner {
  public:
   explicit Assigner(const std::vector<MeshLoad>& loads) {
@@ -123,20 +91,7 @@ class Assigner {
   }
 
   bool GiveOut(const std::vector<size_t>& order) {
-    for (const size_t sample : order)
-      if (!GiveOut(sample)) return false;
-    return FillEmpty();
-  }
-
-  // The same, with one sample set aside for each mesh before: where few samples fit on some meshes.
-  bool GiveOutWithOneEach(const std::vector<MeshLoad>& loads, const std::vector<size_t>& order) {
-    const std::vector<size_t> mesh_of_sample = OneForEachMesh(loads).Find();
-    if (std::ranges::count(mesh_of_sample, kNone) + loads.size() != mesh_of_sample.size()) return false;
-    for (size_t sample = 0; sample < mesh_of_sample.size(); ++sample)
-      if (mesh_of_sample[sample] != kNone) ends_[mesh_of_sample[sample]].Add(sample);
-    for (const size_t sample : order)
-      if (mesh_of_sample[sample] == kNone && !GiveOut(sample)) return false;
-    return true;
+    return std::ranges::all_of(order, [this](size_t sample) { return GiveOut(sample); });
   }
 
   void Improve() {
@@ -164,29 +119,6 @@ class Assigner {
     }
     if (end == kNever) return false;
     ends_[best].Add(sample);
-    return true;
-  }
-
-  // A mesh without samples takes the one that costs least there, from a mesh that has others.
-  bool FillEmpty() {
-    for (MeshEnd& empty : ends_) {
-      if (!empty.samples().empty()) continue;
-      MeshEnd* from = nullptr;
-      size_t moved = 0;
-      double end = kNever;
-      for (MeshEnd& other : ends_) {
-        if (other.samples().size() < 2) continue;
-        for (const size_t sample : other.samples()) {
-          if (empty.End(sample) >= end) continue;
-          end = empty.End(sample);
-          from = &other;
-          moved = sample;
-        }
-      }
-      if (from == nullptr) return false;
-      from->Remove(moved);
-      empty.Add(moved);
-    }
     return true;
   }
 
@@ -222,10 +154,8 @@ class Assigner {
   }
 
   void TryMoves(size_t last, size_t sample, size_t to, Change* best) const {
-    if (ends_[last].samples().size() > 1) {
-      const double end = std::max(ends_[last].End(kNone, sample), ends_[to].End(sample));
-      if (end < best->end) *best = {.sample = sample, .to = to, .end = end};
-    }
+    const double moved = std::max(ends_[last].End(kNone, sample), ends_[to].End(sample));
+    if (moved < best->end) *best = {.sample = sample, .to = to, .end = moved};
     // Exchanges with a few of the other's: every so-manieth, so that a round stays linear.
     const std::vector<size_t>& others = ends_[to].samples();
     const size_t step = std::max<size_t>(1, others.size() / 8);
@@ -243,10 +173,7 @@ class Assigner {
 std::vector<int> AssignSamples(const std::vector<MeshLoad>& loads) {
   const std::vector<size_t> order = LongestFirst(loads);
   Assigner assigner(loads);
-  if (!assigner.GiveOut(order)) {
-    assigner = Assigner(loads);
-    if (!assigner.GiveOutWithOneEach(loads, order)) return {};
-  }
+  if (!assigner.GiveOut(order)) return {};
   assigner.Improve();
   return assigner.Result(loads.front().samples.size());
 }

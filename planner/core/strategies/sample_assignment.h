@@ -22,8 +22,8 @@ struct MeshLoad {
   double factor = 1;
 };
 
-// By sample. Every mesh gets one at least. Empty where that cannot be: some sample fits no mesh, or some mesh
-// would have none. `loads` have the same samples.
+// By sample. A mesh that would make nothing sooner gets none. Empty where some sample fits no mesh. `loads`
+// have the same samples.
 std::vector<int> AssignSamples(const std::vector<MeshLoad>& loads);
 
 // When the mesh ends that has these of its samples, without what is the same for all.

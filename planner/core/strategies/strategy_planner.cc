@@ -1,6 +1,7 @@
 #include "planner/core/strategies/strategy_planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,9 @@
 
 namespace penstock::core {
 namespace {
+
+// By how much less than at a glance a plan may take.
+constexpr double kGlanceError = 0.02;
 
 // An error of one of several strategies says which.
 absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status& status) {
@@ -68,14 +72,32 @@ std::vector<StrategyPlanner::Candidate> StrategyPlanner::Candidates(const v1::Ba
   return candidates;
 }
 
+absl::Status StrategyPlanner::Glance(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop,
+                                     std::vector<Candidate>* candidates) const {
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (Candidate& candidate : *candidates) {
+    // These come last.
+    if (candidate.bound_ns >= best) break;
+    const absl::StatusOr<int64_t> glance = planners_[candidate.strategy]->GlanceNs(batch, run_tasks, stop);
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (!glance.ok()) continue;
+    candidate.glance_ns = *glance;
+    best = std::min(best, *glance);
+  }
+  std::ranges::stable_sort(*candidates, {}, &Candidate::glance_ns);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::Plan> StrategyPlanner::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,
                                                    StopToken stop) const {
   if (strategies() == 1) return planners_.front()->MakePlan(batch, run_tasks, stop);
+  std::vector<Candidate> candidates = Candidates(batch);
+  if (!thorough()) PENSTOCK_RETURN_IF_ERROR(Glance(batch, run_tasks, stop, &candidates));
   std::optional<v1::Plan> best;
   absl::Status why = absl::OkStatus();
-  for (const Candidate& candidate : Candidates(batch)) {
+  for (const Candidate& candidate : candidates) {
     PENSTOCK_RETURN_IF_ERROR(stop.status());
-    if (best.has_value() && candidate.bound_ns >= best->predicted().makespan_ns()) break;
+    if (best.has_value() && !MayBeFaster(candidate, *best)) continue;
     absl::StatusOr<v1::Plan> plan = planners_[candidate.strategy]->MakePlan(batch, run_tasks, stop);
     if (absl::IsResourceExhausted(plan.status())) {
       why = plan.status();
@@ -97,6 +119,18 @@ absl::StatusOr<v1::Plan> StrategyPlanner::MakePlan(const v1::Batch& batch, const
   // The first one's has been hashed as it is.
   if (best->strategy() > 0) best->set_content_hash(Planner::ContentHash(*best));
   return *std::move(best);
+}
+
+bool StrategyPlanner::MayBeFaster(const Candidate& candidate, const v1::Plan& best) const {
+  const int64_t makespan = best.predicted().makespan_ns();
+  if (candidate.bound_ns >= makespan) return false;
+  // Where nothing was seen that fits in memory, a plan may be found all the same.
+  if (candidate.glance_ns == kNotGlanced) return true;
+  return static_cast<double>(candidate.glance_ns) * (1 - kGlanceError) < static_cast<double>(makespan);
+}
+
+bool StrategyPlanner::thorough() const {
+  return planners_.front()->planner(0).job().effort == Effort::kThorough;
 }
 
 absl::StatusOr<PlanningShape> StrategyPlanner::ShapeOf(const v1::Batch& batch) const {

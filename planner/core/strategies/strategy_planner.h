@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -38,8 +39,9 @@ class StrategyPlanner {
   absl::Status ValidateBatch(const v1::Batch& batch, Planner::Explain explain = Planner::Explain::kChanges,
                              StopToken stop = {}) const;
 
-  // The plan with the smallest makespan, of the first such strategy. One that cannot be faster, by its bound,
-  // is not tried. Possible errors: as Planner::MakePlan, of the first strategy, where no strategy has a plan.
+  // The plan with the smallest makespan, of the first such strategy. One that cannot be faster by its bound,
+  // or, with less effort than thorough, is not by a glance (GlanceNs), is not planned. Possible errors: as
+  // Planner::MakePlan, of the first strategy, where no strategy has a plan.
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                     StopToken stop = {}) const;
 
@@ -59,12 +61,21 @@ class StrategyPlanner {
   explicit StrategyPlanner(std::vector<std::unique_ptr<MeshPlanners>> planners)
       : planners_(std::move(planners)) {}
 
+  static constexpr int64_t kNotGlanced = std::numeric_limits<int64_t>::max();
+
   // Strategies that can hold the batch, those with the lowest bound first.
   struct Candidate {
     int strategy = 0;
     int64_t bound_ns = 0;
+    int64_t glance_ns = kNotGlanced;
   };
   std::vector<Candidate> Candidates(const v1::Batch& batch) const;
+  // Looks at those whose bounds do not rule them out, and has those that seem to be the fastest come first.
+  absl::Status Glance(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop,
+                      std::vector<Candidate>* candidates) const;
+  bool MayBeFaster(const Candidate& candidate, const v1::Plan& best) const;
+  // With effort thorough bounds alone rule a strategy out.
+  bool thorough() const;
 
   // What the first strategy says of a batch that no strategy can hold.
   absl::Status WhyNone(const absl::Status& status) const;

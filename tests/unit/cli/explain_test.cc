@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
-#include "planner/core/planner.h"
+#include "common/mesh/mesh_ranks.h"
+#include "planner/core/strategies/strategy_planner.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::cli {
@@ -44,7 +46,7 @@ Explained PlanAndExplain(v1::JobSpec job) {
   job.mutable_planning()->set_effort(v1::EFFORT_FAST);
   Explained result;
   *result.planned.mutable_batch() = UnevenBatch();
-  const auto planner = core::Planner::Create(job);
+  const auto planner = core::StrategyPlanner::Create(job);
   EXPECT_TRUE(planner.ok()) << planner.status();
   if (!planner.ok()) return result;
   auto plan = (*planner)->MakePlan(result.planned.batch());
@@ -134,6 +136,35 @@ TEST(Explain, AsksForTwiceTheTensorRanksWhereTheProfileAndTheHeadsAllowThem) {
   EXPECT_EQ(PlanAndExplain(job).Find("twice the tensor ranks, and GPUs").advice, "use --tp 2");
   job.mutable_mesh()->set_tensor(2);
   EXPECT_FALSE(PlanAndExplain(job).Has("twice the tensor ranks, and GPUs"));
+}
+
+TEST(Explain, SaysHowEachOfSeveralMeshesDoes) {
+  v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_parameter_shares(true);
+  job.mutable_planning()->clear_layers_per_stage();
+  *job.mutable_mesh() = MakeMesh(1, 1, 1, 2);
+  v1::Strategy& strategy = *job.add_strategies();
+  *strategy.add_meshes()->mutable_mesh() = job.mesh();
+  *strategy.add_meshes()->mutable_mesh() = MakeMesh(3, 1, 1, 1);
+  const Explained explained = PlanAndExplain(job);
+  const Explanation& explanation = explained.explanation;
+  ASSERT_EQ(explanation.meshes.size(), 2);
+  EXPECT_EQ(explanation.meshes[0].name, "pp 1 x dp 1 x cp 2");
+  EXPECT_EQ(explanation.meshes[1].first_rank, 2);
+  EXPECT_EQ(explanation.meshes[1].ranks, 3);
+  ASSERT_EQ(explanation.ranks.size(), 5);
+  for (const TimeSplit& rank : explanation.ranks)
+    EXPECT_NEAR(std::accumulate(rank.begin(), rank.end(), 0.0) / 1e6, explained.makespan_ms(), 1e-6);
+  // The mesh that ends last waits for none.
+  EXPECT_NEAR(std::min(explanation.ranks[0][kImbalance], explanation.ranks[4][kImbalance]), 0, 1);
+  EXPECT_THAT(ToText(explanation), HasSubstr("pp 3 x dp 1"));
+  const nlohmann::ordered_json json = ToJson(explanation);
+  EXPECT_EQ(json["time"]["meshes"].size(), 2);
+  EXPECT_EQ(json["time"]["meshes"][0]["mesh"], "pp 1 x dp 1 x cp 2");
+  EXPECT_EQ(explained.Find("unlimited memory").kind, WhatIfKind::kPlan);
+  // Shares divide it already; and which mesh would have more ranks, advise is asked.
+  EXPECT_FALSE(explained.Has("optimizer state divided over replicas"));
+  EXPECT_FALSE(explained.Has("twice the context ranks, and GPUs"));
 }
 
 TEST(Explain, AT5HasNoContextRanksToDouble) {

@@ -32,13 +32,13 @@ std::vector<v1::Batch> MixedBatches() {
           core::MakeBatch({{0, 300}, {0, 320}, {0, 30}, {0, 280}, {0, 25}, {0, 25}, {0, 310}, {0, 25}})};
 }
 
-std::vector<v1::Mesh> AllMeshes(uint32_t ranks) {
-  const auto meshes = cli::MeshesOf(PooledJob(), ranks, 8);
+std::vector<v1::Strategy> AllMeshes(uint32_t ranks) {
+  const auto meshes = SingleMeshes(PooledJob(), ranks, 8);
   EXPECT_TRUE(meshes.ok()) << meshes.status();
-  return meshes.value_or(std::vector<v1::Mesh>());
+  return meshes.value_or(std::vector<v1::Strategy>());
 }
 
-StrategyPool PoolOf(const std::vector<v1::Mesh>& meshes, const PoolLimits& limits) {
+StrategyPool PoolOf(const std::vector<v1::Strategy>& meshes, const PoolLimits& limits) {
   TaskPool threads(1);
   const auto pool = ProposePool(PooledJob(), meshes, MixedBatches(), limits, &threads);
   EXPECT_TRUE(pool.ok()) << pool.status();
@@ -46,11 +46,11 @@ StrategyPool PoolOf(const std::vector<v1::Mesh>& meshes, const PoolLimits& limit
 }
 
 // Every batch on every mesh, nanoseconds.
-std::vector<std::vector<double>> AllTimes(const std::vector<v1::Mesh>& meshes) {
+std::vector<std::vector<double>> AllTimes(const std::vector<v1::Strategy>& meshes) {
   std::vector<std::vector<double>> times;
-  for (const v1::Mesh& mesh : meshes) {
+  for (const v1::Strategy& strategy : meshes) {
     v1::JobSpec job = PooledJob();
-    *job.mutable_mesh() = mesh;
+    *job.mutable_mesh() = strategy.meshes(0).mesh();
     job.mutable_planning()->set_parameter_shares(true);
     job.mutable_planning()->set_effort(v1::EFFORT_FAST);
     job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_EVEN);
@@ -72,7 +72,7 @@ double Mean(const std::vector<double>& times) {
 
 TEST(StrategyPoolTest, BeginsWithTheMeshThatIsBestForAllBatches) {
   for (const uint32_t ranks : {4, 8}) {
-    const std::vector<v1::Mesh> meshes = AllMeshes(ranks);
+    const std::vector<v1::Strategy> meshes = AllMeshes(ranks);
     double best = kNever;
     for (const std::vector<double>& times : AllTimes(meshes)) best = std::min(best, Mean(times));
     const StrategyPool pool = PoolOf(meshes, {.strategies = 1});
@@ -84,7 +84,7 @@ TEST(StrategyPoolTest, BeginsWithTheMeshThatIsBestForAllBatches) {
 
 TEST(StrategyPoolTest, WithoutALimitEachBatchHasItsFastestMesh) {
   for (const uint32_t ranks : {4, 8}) {
-    const std::vector<v1::Mesh> meshes = AllMeshes(ranks);
+    const std::vector<v1::Strategy> meshes = AllMeshes(ranks);
     const std::vector<std::vector<double>> times = AllTimes(meshes);
     std::vector<double> fastest(MixedBatches().size(), kNever);
     for (const std::vector<double>& of_mesh : times)
@@ -99,7 +99,7 @@ TEST(StrategyPoolTest, WithoutALimitEachBatchHasItsFastestMesh) {
 }
 
 TEST(StrategyPoolTest, AStrategyThatGainsTooLittleIsLeftOut) {
-  const std::vector<v1::Mesh> meshes = AllMeshes(8);
+  const std::vector<v1::Strategy> meshes = AllMeshes(8);
   const size_t all = PoolOf(meshes, {.strategies = 8, .least_gain = 0}).strategies.size();
   EXPECT_LT(PoolOf(meshes, {.strategies = 8, .least_gain = 0.9}).strategies.size(), all);
 }
@@ -120,13 +120,13 @@ TEST(StrategyPoolTest, WhereNothingFitsTheErrorSaysWhy) {
   TaskPool threads(1);
   const auto pool = ProposePool(job, AllMeshes(4), MixedBatches(), {}, &threads);
   EXPECT_EQ(pool.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(pool.status().message()), HasSubstr("no mesh can hold all of these batches: "));
+  EXPECT_THAT(std::string(pool.status().message()), HasSubstr("no strategy can hold all of these batches: "));
   EXPECT_THAT(std::string(pool.status().message()), HasSubstr("limit 1000"));
 }
 
 TEST(PoolReportTest, NamesTheFlagThatTakesThePool) {
   const StrategyPool pool = PoolOf(AllMeshes(8), {.least_gain = 0});
-  const std::string text = PoolText(pool, MixedBatches());
+  const std::string text = PoolText(pool);
   EXPECT_THAT(text, HasSubstr(absl::StrCat("--strategies '", StrategyNames(StrategiesOf(pool)), "'")));
   const auto read = ReadStrategies(StrategyNames(StrategiesOf(pool)));
   ASSERT_TRUE(read.ok()) << read.status();

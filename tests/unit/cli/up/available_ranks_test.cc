@@ -11,6 +11,30 @@ namespace {
 
 using ::testing::ElementsAre;
 
+v1::Strategy Alone(const v1::Mesh& mesh) {
+  v1::Strategy strategy;
+  *strategy.add_meshes()->mutable_mesh() = mesh;
+  return strategy;
+}
+
+TEST(AvailableRanksTest, MeshesSideBySideAreAStrategyOfTheRun) {
+  UpOptions full;
+  full.pipeline = 4;
+  full.data = 2;
+  full.planning.shard_optimizer_state = true;
+  AvailableRanks available(full);
+  available.Lose(full, 2);
+  v1::Strategy strategy = Alone(MakeMesh(4, 1, 1, 1));
+  *strategy.add_meshes()->mutable_mesh() = MakeMesh(3, 1, 1, 1);
+  const UpOptions fewer = available.With(strategy);
+  EXPECT_EQ(WorkerCount(fewer), 7);
+  EXPECT_EQ(fewer.strategies.size(), 1);
+  EXPECT_EQ(fewer.pipeline, 4);
+  EXPECT_EQ(fewer.data, 1);
+  EXPECT_TRUE(fewer.planning.parameter_shares);
+  EXPECT_FALSE(fewer.planning.shard_optimizer_state);
+}
+
 TEST(AvailableRanksTest, OfThisMachineAreFewerByEachThatIsLost) {
   UpOptions full;
   full.data = 4;
@@ -18,7 +42,7 @@ TEST(AvailableRanksTest, OfThisMachineAreFewerByEachThatIsLost) {
   EXPECT_EQ(*available.Count(), 4);
   EXPECT_EQ(available.Lose(full, 2), "a worker of this machine");
   EXPECT_EQ(*available.Count(), 3);
-  const UpOptions fewer = available.With(MakeMesh(1, 3, 1, 1));
+  const UpOptions fewer = available.With(Alone(MakeMesh(1, 3, 1, 1)));
   EXPECT_EQ(WorkerCount(fewer), 3);
   for (int i = 0; i < 9; ++i) available.Lose(full, 0);
   EXPECT_EQ(*available.Count(), 0);
@@ -34,7 +58,7 @@ TEST(AvailableRanksTest, AHostTakesAllItsPlacesWithItAndBringsThemBack) {
   EXPECT_EQ(*available.Count(), 4) << "no more than were asked for";
   EXPECT_EQ(available.Lose(full, 1), "host a");
   EXPECT_EQ(*available.Count(), 3) << "c has a place that was free";
-  UpOptions fewer = available.With(MakeMesh(1, 3, 1, 1));
+  UpOptions fewer = available.With(Alone(MakeMesh(1, 3, 1, 1)));
   fewer.planner.address = "planner:7070";
   ASSERT_TRUE(FindHosts(&fewer).ok());
   EXPECT_THAT(fewer.hosts, ElementsAre("b", "b", "c"));
@@ -50,8 +74,8 @@ TEST(AvailableRanksTest, AGpuIsLostByItsNumber) {
   AvailableRanks available(full);
   EXPECT_EQ(available.Lose(full, 1), "GPU 1");
   EXPECT_EQ(*available.Count(), 3);
-  EXPECT_THAT(available.With(MakeMesh(1, 3, 1, 1)).device.gpus, ElementsAre(0, 2, 3));
-  EXPECT_THAT(available.With(MakeMesh(1, 2, 1, 1)).device.gpus, ElementsAre(0, 2));
+  EXPECT_THAT(available.With(Alone(MakeMesh(1, 3, 1, 1))).device.gpus, ElementsAre(0, 2, 3));
+  EXPECT_THAT(available.With(Alone(MakeMesh(1, 2, 1, 1))).device.gpus, ElementsAre(0, 2));
 }
 
 }  // namespace
