@@ -46,6 +46,14 @@ absl::StatusOr<Input> OpenInput(bool wanted) {
   return Input{.child = FileDescriptor(ends[0]), .parent = FileDescriptor(ends[1])};
 }
 
+// To the stdin of a child. What is full or closed belongs to a child that is as good as dead, which whoever
+// waits for it notices.
+void WriteLine(const FileDescriptor& input, absl::string_view text) {
+  const std::string line = absl::StrCat(text, "\n");
+  [[maybe_unused]] const ssize_t sent =
+      send(input.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 absl::StatusOr<std::string> FindProgram(const std::string& program) {
   if (absl::StrContains(program, '/')) return program;
   const char* path = std::getenv("PATH");
@@ -110,6 +118,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
                                                     .input = input.child.get(),
                                                     .output = output.get() >= 0 ? output.get() : log.get(),
                                                     .error = log.get()}));
+  if (!options.first_line.empty()) WriteLine(input.parent, options.first_line);
   FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (pidfd.get() < 0) {
     const absl::Status error = SystemError(errno, "cannot watch a child process (pidfd_open, Linux 5.3)");
@@ -148,10 +157,7 @@ void ChildProcess::Signal(int signal) {
     kill(pid_, signal);
     return;
   }
-  // What is full or closed belongs to a child that is as good as dead, which whoever waits for it notices.
-  const std::string line = absl::StrCat(sigabbrev_np(signal), "\n");
-  [[maybe_unused]] const ssize_t sent =
-      send(input_.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  WriteLine(input_, sigabbrev_np(signal));
 }
 
 ExitStatus ChildProcess::Stop(absl::Duration grace) {

@@ -53,6 +53,9 @@ struct ChildOptions {
   // it runs, and Signal writes a line with the signal's name ("TERM") there. SIGKILL is sent to the program
   // as ever, whose end is seen by this object and closes its stdin, for what it has started, too.
   bool signals_on_stdin = false;
+  // With signals_on_stdin, the first line there, without its end: what a command line would show to
+  // everybody.
+  std::string first_line = {};
 };
 
 // Not thread-safe. The thread that calls Start must live as long as the child: Linux sends the parent-death

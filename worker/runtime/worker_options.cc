@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "common/grpc/security/client_flags.h"
 #include "common/grpc/targets.h"
+#include "common/secret/incarnation.h"
 #include "common/simulation/simulation_flags.h"
 #include "common/tracing/otlp_transport.h"
 #include "common/version/version.h"
@@ -275,6 +276,8 @@ CommandLine ParseCommandLine(int argc, char** argv, const Environment& environme
     if (app.get_subcommands().empty()) {
       RequireRunFlags(app, result.run);
       TakeRank(result.run, environment);
+      if (const char* key = environment(kIncarnationKeyVariable); key != nullptr)
+        result.run.incarnation_key = key;
     }
   } catch (const CLI::ParseError& error) {
     result.exit_status = app.exit(error) == 0 ? 0 : kWrongUsage;

@@ -22,6 +22,8 @@ struct RunOptions {
   ClientSecurity security;
   std::string job_id;
   std::optional<uint32_t> rank;
+  // What incarnations are made from (common/secret/incarnation.h); empty: they are random.
+  std::string incarnation_key;
   // What said so: "--rank" or a variable of the environment; empty where the planner chooses.
   std::string rank_from;
   // Of one dataset, or of all tasks of a mixture in their order.

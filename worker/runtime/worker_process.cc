@@ -17,6 +17,7 @@
 #include "common/logging/logging.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
+#include "common/secret/incarnation.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/tracing/tracing.h"
@@ -152,6 +153,11 @@ class Worker {
     return absl::OkStatus();
   }
 
+  uint64_t NextIncarnation() {
+    return options_.incarnation_key.empty() ? RandomIncarnation()
+                                            : IncarnationOf(options_.incarnation_key, joins_++);
+  }
+
   absl::StatusOr<std::unique_ptr<PlannerAgent>> Register() {
     return PlannerAgent::Register(
         {.planner = options_.planner,
@@ -159,7 +165,7 @@ class Worker {
          .job_id = options_.job_id,
          .host = options_.host,
          .rank = options_.rank,
-         .incarnation = RandomIncarnation(),
+         .incarnation = NextIncarnation(),
          .first_iteration = checkpoint_.has_value() ? checkpoint_->manifest.next_iteration : 0,
          .planner_timeout = PlannerTimeout(),
          .taken_timeout = std::min(PlannerTimeout(), kTakenTimeout),
@@ -281,6 +287,8 @@ class Worker {
   Shutdown& shutdown_;
   WorkerMetrics& metrics_;
   const WorkerTracing& tracing_;
+  // Epochs that it registered for.
+  uint64_t joins_ = 0;
   // What this process began with.
   std::optional<Checkpoint> started_from_;
   // What the epoch begins with.

@@ -7,11 +7,14 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/net/listening.h"
 #include "common/process/log_tail.h"
+#include "common/secret/incarnation.h"
+#include "common/secret/random_secret.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/up/remote_command.h"
 
@@ -20,6 +23,8 @@ namespace {
 
 constexpr absl::Duration kStartPollInterval = absl::Milliseconds(20);
 constexpr size_t kShownProcessLogLines = 8;
+// Epochs that a worker is believed to have joined at most.
+constexpr uint64_t kMostJoins = 1024;
 // Of penstock-worker, when another start would end the same; and of any command whose flags are wrong.
 constexpr int kNotWorthRestarting = 2;
 
@@ -41,9 +46,15 @@ std::string AddressOfRank(const std::string& address, uint32_t rank) {
 
 absl::Status LocalCluster::Start(Member& member) {
   if (member.log.empty()) member.log = absl::StrCat(options_.log_dir, "/", member.name, ".log");
-  PENSTOCK_ASSIGN_OR_RETURN(member.process, ChildProcess::Start({.arguments = member.arguments,
-                                                                 .log_path = member.log,
-                                                                 .signals_on_stdin = member.remote}));
+  ChildOptions child = {
+      .arguments = member.arguments, .log_path = member.log, .signals_on_stdin = member.remote};
+  if (member.is_worker) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string secret, RandomSecret());
+    member.incarnation_key = absl::BytesToHexString(secret);
+    child.environment = {{kIncarnationKeyVariable, member.incarnation_key}};
+    if (member.remote) child.first_line = member.incarnation_key;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(member.process, ChildProcess::Start(child));
   return absl::OkStatus();
 }
 
@@ -97,7 +108,7 @@ std::vector<std::string> LocalCluster::WorkerCommand(const LocalWorkerOptions& o
   if (resume) command.emplace_back("--resume");
   if (options.hosts.empty()) return command;
   command.push_back(absl::StrCat("--host=", options.hosts[rank]));
-  return RemoteCommand(options.ssh, options.hosts[rank], command);
+  return RemoteCommand(options.ssh, options.hosts[rank], command, kIncarnationKeyVariable);
 }
 
 std::string LocalCluster::DescribeWorker(const LocalWorkerOptions& options, uint32_t rank) const {
@@ -116,6 +127,7 @@ absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
                   .log = "",
                   .arguments = WorkerCommand(options, rank, options.resume),
                   .remote = !options.hosts.empty(),
+                  .is_worker = true,
                   .process = nullptr};
     PENSTOCK_RETURN_IF_ERROR(Start(worker));
     worker.arguments = WorkerCommand(options, rank, /*resume=*/true);
@@ -191,6 +203,14 @@ bool LocalCluster::WorkersEnded() {
 
 bool LocalCluster::IsRunning(uint32_t rank) {
   return rank < workers_.size() && !workers_[rank].process->Poll().has_value();
+}
+
+std::optional<uint64_t> LocalCluster::IncarnationOf(uint32_t rank, uint64_t digest) const {
+  for (uint64_t join = 0; rank < workers_.size() && join < kMostJoins; ++join) {
+    const uint64_t incarnation = penstock::IncarnationOf(workers_[rank].incarnation_key, join);
+    if (IncarnationDigest(incarnation) == digest) return incarnation;
+  }
+  return std::nullopt;
 }
 
 std::string LocalCluster::NamesOfRunningWorkers() {

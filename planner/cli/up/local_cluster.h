@@ -110,6 +110,9 @@ class LocalCluster {
   // True when every worker has ended.
   bool WorkersEnded();
   bool IsRunning(uint32_t rank);
+  // By which the rank's process, that of the last start, speaks to the planner where it shows this digest
+  // (common/secret/incarnation.h); nothing: it is another process's.
+  std::optional<uint64_t> IncarnationOf(uint32_t rank, uint64_t digest) const;
   // "worker-1, worker-3".
   std::string NamesOfRunningWorkers();
 
@@ -128,6 +131,9 @@ class LocalCluster {
     std::vector<std::string> arguments;
     // It runs on another host.
     bool remote = false;
+    bool is_worker = false;
+    // Of a worker: what its incarnations are made from, another one each time it starts.
+    std::string incarnation_key = {};
     std::unique_ptr<ChildProcess> process;
   };
 

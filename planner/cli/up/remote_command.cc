@@ -21,7 +21,7 @@ std::string ShellWord(absl::string_view word) {
 }
 
 std::vector<std::string> RemoteCommand(const std::vector<std::string>& ssh, const std::string& host,
-                                       const std::vector<std::string>& command) {
+                                       const std::vector<std::string>& command, const std::string& secret) {
   std::vector<std::string> words = ssh;
   for (const char* option :
        {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3"}) {
@@ -29,8 +29,10 @@ std::vector<std::string> RemoteCommand(const std::vector<std::string>& ssh, cons
   }
   words.push_back(host);
   const auto append = [](std::string* line, const std::string& word) { line->append(ShellWord(word)); };
+  const std::string first =
+      secret.empty() ? "" : absl::StrCat("IFS= read -r ", secret, "; export ", secret, "; ");
   words.push_back(
-      absl::StrCat("sh -c ", ShellWord(kScript), " penstock ", absl::StrJoin(command, " ", append)));
+      absl::StrCat("sh -c ", ShellWord(first + kScript), " penstock ", absl::StrJoin(command, " ", append)));
   return words;
 }
 

@@ -20,8 +20,10 @@ namespace penstock::cli {
 std::string ShellWord(absl::string_view word);
 
 // `ssh` is the program and flags of its own. It asks nobody for a password, and ends when the host has been
-// silent for 15 s.
+// silent for 15 s. `secret`: a variable of the program's environment whose value is the first line of stdin
+// (ChildOptions::first_line), which no list of processes shows; empty: none.
 std::vector<std::string> RemoteCommand(const std::vector<std::string>& ssh, const std::string& host,
-                                       const std::vector<std::string>& command);
+                                       const std::vector<std::string>& command,
+                                       const std::string& secret = "");
 
 }  // namespace penstock::cli

@@ -58,10 +58,13 @@ bool Supervisor::TellPlanner(const EndedProcess& ended, const v1::JobStatus& job
   if (!ended.rank.has_value()) return false;
   for (const v1::WorkerStatus& worker : job.workers()) {
     if (worker.rank() != *ended.rank) continue;
+    const std::optional<uint64_t> incarnation = cluster_.IncarnationOf(worker.rank(), worker.incarnation());
+    // One that never joined, after one that the planner knows is lost.
+    if (!incarnation.has_value()) return true;
     v1::HeartbeatRequest request;
     request.set_job_id(options_.job_id);
     request.set_rank(worker.rank());
-    request.set_incarnation(worker.incarnation());
+    request.set_incarnation(*incarnation);
     request.set_epoch(job.epoch());
     request.set_failure(absl::StrCat("its process ", ended.how));
     // It is noticed without this, too, later.

@@ -183,9 +183,12 @@ PlannerEngine::Registration PlannerEngine::RegisterJob(const v1::JobSpec& spec, 
   (*job)->Prepare();
   const uint64_t waiter =
       (*job)->WhenPrepared([this, job = *job, done = std::move(done)](const absl::Status& status) {
-        if (status.ok()) return done(job->State());
-        if (!absl::IsUnavailable(status)) Forget(*job);
-        done(status);
+        if (!status.ok() && !absl::IsUnavailable(status)) Forget(*job);
+        job->WhenDurable([job, status, done](const absl::Status& durable) {
+          if (!status.ok()) return done(status);
+          if (!durable.ok()) return done(durable);
+          done(job->State());
+        });
       });
   return {*std::move(job), waiter};
 }

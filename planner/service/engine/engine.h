@@ -6,7 +6,7 @@
 //   engine.RegisterJob(spec, [](absl::StatusOr<v1::JobState> state) { ... });
 //   PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<Job> job, engine.FindJob("gpt"));
 //   job->SubmitBatches(request);
-//   engine.WhenDurable([](absl::Status status) { ... answer ... });
+//   job->WhenDurable([](absl::Status status) { ... answer ... });
 //   ... every 100 ms: engine.Tick();
 //   engine.Shutdown(absl::Seconds(2));
 //
@@ -89,7 +89,7 @@ class PlannerEngine {
   int64_t message_bytes() const { return options_.message_bytes; }
 
   // As the method of the service: idempotent for the same specification. `done` is called once, when the job
-  // is prepared or is not to be; the job is known at once.
+  // is prepared or is not to be and that is durable; the job is known at once.
   using Registered = std::function<void(absl::StatusOr<v1::JobState>)>;
   // Returns what StopWaiting takes.
   struct Registration {
@@ -97,8 +97,8 @@ class PlannerEngine {
     uint64_t waiter = 0;
   };
   Registration RegisterJob(const v1::JobSpec& spec, Registered done);
-  // Whoever registered has gone: `done` is not called any more, and a job that was never prepared and that
-  // nobody else waits for is forgotten.
+  // Whoever registered has gone: `done` is not called any more, unless the job is prepared and waits to be
+  // durable; a job that was never prepared and that nobody else waits for is forgotten.
   void StopWaiting(const Registration& registration);
   // Possible errors: NOT_FOUND.
   absl::StatusOr<std::shared_ptr<Job>> FindJob(const std::string& job_id) const;
@@ -110,7 +110,6 @@ class PlannerEngine {
   absl::Status DeleteJob(const std::string& job_id, bool force);
 
   // See Journal.
-  void WhenDurable(Journal::Durable durable) { journal_.WhenDurable(std::move(durable)); }
   absl::Status StoreHealth() const { return journal_.health(); }
   Journal::Backlog StoreBacklog() const { return journal_.backlog(); }
   // See EventStore. The engine must outlive the copy.

@@ -46,7 +46,7 @@ std::shared_ptr<Job> Job::Register(uint64_t key, const v1::JobSpec& spec, const 
   *event.mutable_job_registered()->mutable_spec() = spec;
   std::shared_ptr<Job> job(new Job(key, JobState(spec, event.unix_ns()), /*events=*/0, services));
   MutexLock lock(&job->mutex_);
-  services.journal->Append(job->ChangeLocked(event, {}));
+  services.journal->Append(job->payer_, job->ChangeLocked(event, {}));
   job->LogNewsLocked();
   return job;
 }
@@ -237,7 +237,7 @@ absl::Status Job::Delete(bool force) {
     }
     deleted_ = true;
     waiting.swap(await_preparation_);
-    services_.journal->Append({.job = key_, .remove = true});
+    services_.journal->Append(payer_, {.job = key_, .job_id = id_, .remove = true});
     for (const auto& [iteration, ticket] : planning_) tickets.push_back(ticket);
     tickets.push_back(std::move(preparation_));
     tickets.push_back(std::move(fitting_));

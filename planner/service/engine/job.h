@@ -3,7 +3,7 @@
 // What the job is, is the fold of its events (state/job_state.h). A method decides from the state, under the
 // lock; each decision is an event, which changes the state and goes to the journal (RecordLocked). So the
 // store is never called with the lock held, and heartbeats wait for no disk. What must not be seen before it
-// is durable waits for the journal: clients' answers (Journal::WhenDurable, in rpc/), the planning of
+// is durable waits for the journal: clients' answers (WhenDurable, called in rpc/), the planning of
 // batches, the delivery of plans.
 //
 // The methods are those of the planner service, with the same errors; requests are for this job and
@@ -75,6 +75,11 @@ class Job : public std::enable_shared_from_this<Job> {
   // called shortly after the subscription's end. What is wrong with the request, Next() says.
   std::unique_ptr<ProgramSubscription> Subscribe(const v1::StreamProgramsRequest& request,
                                                  WakeList::Wake wake);
+
+  // Journal::WhenDurable of the job.
+  void WhenDurable(Journal::Durable durable) const {
+    services_.journal->WhenDurable(key_, std::move(durable));
+  }
 
   v1::JobState State() const;
   // Nothing that anyone does brings it back, or nobody has for `patience` since its epoch failed; and nobody

@@ -46,9 +46,10 @@ void Job::RecordLocked(store::v1::Event event, StoredBatches batches, Committed 
   }
   LogNewsLocked();
   services_.journal->Append(
-      std::move(change), committed == nullptr ? Journal::Committed()
-                                              : [self = shared_from_this(),
-                                                 committed = std::move(committed)] { committed(*self); });
+      payer_, std::move(change),
+      committed == nullptr
+          ? Journal::Committed()
+          : [self = shared_from_this(), committed = std::move(committed)] { committed(*self); });
 }
 
 void Job::LogNewsLocked() {

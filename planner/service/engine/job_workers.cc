@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/logging/logging.h"
+#include "common/secret/incarnation.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/job.h"
 
@@ -68,7 +69,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
                                     {"rank", place.rank},
                                     {"epoch", state_.membership().epoch()},
                                     {"host", request.host()},
-                                    {"incarnation", request.incarnation()},
+                                    {"incarnation", IncarnationDigest(request.incarnation())},
                                     {"first_iteration", request.first_iteration()}});
     }
     if (const uint64_t first = state_.membership().first_iteration();

@@ -1,6 +1,7 @@
 #include "planner/service/journal/journal.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,23 +38,24 @@ Journal::Journal(const JournalOptions& options, EventStore* store)
 
 Journal::~Journal() { Stop(absl::ZeroDuration()); }
 
-void Journal::Append(JobChange change, Committed committed) {
+void Journal::Append(const std::string& owner, JobChange change, Committed committed) {
   const size_t bytes = BytesOf(change);
+  const uint64_t job = change.job;
   const absl::Time now = absl::Now();
   MutexLock lock(&mutex_);
-  entries_.push_back({std::move(change), std::move(committed), bytes, now});
+  queue_.Push(owner, {std::move(change), std::move(committed), bytes, now});
   waiting_bytes_ += bytes;
-  ++appended_;
+  ++progress_[job].appended;
   changed_.SignalAll();
 }
 
-void Journal::WhenDurable(Durable durable) {
+void Journal::WhenDurable(uint64_t job, Durable durable) {
   absl::Status status;
   {
     MutexLock lock(&mutex_);
-    if (durable_ < appended_) {
+    if (const auto progress = progress_.find(job); progress != progress_.end()) {
       if (failure_.ok() && !ended_) {
-        waiters_.push_back({appended_, std::move(durable)});
+        progress->second.waiters.push_back({progress->second.appended, std::move(durable)});
         return;
       }
       status = Unavailable(failure_.ok() ? absl::UnavailableError("the planner stops") : failure_);
@@ -73,8 +75,8 @@ absl::Status Journal::health() const {
 
 Journal::Backlog Journal::backlog() const {
   MutexLock lock(&mutex_);
-  if (entries_.empty()) return {};
-  return {entries_.size(), waiting_bytes_, absl::Now() - entries_.front().appended};
+  if (waiting_bytes_ == 0) return {};
+  return {writing_ + queue_.size(), waiting_bytes_, absl::Now() - std::min(writing_since_, queue_.oldest())};
 }
 
 bool Journal::fenced() const {
@@ -84,10 +86,9 @@ bool Journal::fenced() const {
 
 void Journal::Run() {
   while (AwaitWork()) {
-    const std::vector<JobChange> group = NextGroup();
-    const absl::Status status = store_->Commit(group);
+    const absl::Status status = store_->Commit(NextGroup());
     if (status.ok()) {
-      Written(group.size());
+      Written();
     } else if (!Failed(status)) {
       break;
     }
@@ -97,60 +98,73 @@ void Journal::Run() {
     MutexLock lock(&mutex_);
     ended_ = true;
     end_reached_.SignalAll();
-    waiters = TakeWaitersLocked(appended_);
+    waiters = TakeAllWaitersLocked();
   }
   for (const Waiter& waiter : waiters) waiter.durable(absl::UnavailableError("the planner stops; try again"));
 }
 
 bool Journal::AwaitWork() {
   MutexLock lock(&mutex_);
-  while (entries_.empty() && !stopping_) changed_.Wait(&mutex_);
-  return !entries_.empty() && !given_up_;
+  while (waiting_bytes_ == 0 && !stopping_) changed_.Wait(&mutex_);
+  return waiting_bytes_ > 0 && !given_up_;
 }
 
-std::vector<JobChange> Journal::NextGroup() {
+absl::Span<const JobChange> Journal::NextGroup() {
+  // One that failed is written again as it was: it may have taken effect.
+  if (!group_.empty()) return group_;
   MutexLock lock(&mutex_);
-  std::vector<JobChange> group;
-  size_t bytes = 0;
-  for (const Entry& entry : entries_) {
-    if (!group.empty() && bytes + entry.bytes > options_.max_group_bytes) break;
-    bytes += entry.bytes;
-    group.push_back(entry.change);
+  for (QueuedChange& queued : queue_.Take(options_.max_group_bytes)) {
+    group_bytes_ += queued.bytes;
+    writing_since_ = std::min(writing_since_, queued.appended);
+    group_.push_back(std::move(queued.change));
+    group_committed_.push_back(std::move(queued.committed));
   }
-  return group;
+  writing_ = group_.size();
+  return group_;
 }
 
-std::vector<Journal::Waiter> Journal::TakeWaitersLocked(uint64_t position) {
+void Journal::AdvanceLocked(uint64_t job, std::vector<Waiter>* reached) {
+  const auto found = progress_.find(job);
+  Progress& progress = found->second;
+  ++progress.durable;
+  while (!progress.waiters.empty() && progress.waiters.front().position <= progress.durable) {
+    reached->push_back(std::move(progress.waiters.front()));
+    progress.waiters.pop_front();
+  }
+  if (progress.durable == progress.appended) progress_.erase(found);
+}
+
+std::vector<Journal::Waiter> Journal::TakeAllWaitersLocked() {
   std::vector<Waiter> taken;
-  while (!waiters_.empty() && waiters_.front().position <= position) {
-    taken.push_back(std::move(waiters_.front()));
-    waiters_.pop_front();
+  for (auto& [job, progress] : progress_) {
+    std::move(progress.waiters.begin(), progress.waiters.end(), std::back_inserter(taken));
+    progress.waiters.clear();
   }
   return taken;
 }
 
-void Journal::Written(size_t count) {
-  std::vector<Committed> committed;
+void Journal::Written() {
   bool mended = false;
   {
     MutexLock lock(&mutex_);
-    for (size_t i = 0; i < count; ++i) {
-      waiting_bytes_ -= entries_.front().bytes;
-      if (entries_.front().committed) committed.push_back(std::move(entries_.front().committed));
-      entries_.pop_front();
-    }
     mended = !failure_.ok();
     failure_ = absl::OkStatus();
     pause_ = options_.shortest_pause;
   }
   if (mended) LogInfo("the store is written again", {});
-  for (const Committed& done : committed) done();
+  for (const Committed& committed : group_committed_)
+    if (committed != nullptr) committed();
   std::vector<Waiter> waiters;
   {
     MutexLock lock(&mutex_);
-    durable_ += count;
-    waiters = TakeWaitersLocked(durable_);
+    for (const JobChange& change : group_) AdvanceLocked(change.job, &waiters);
+    waiting_bytes_ -= group_bytes_;
+    writing_ = 0;
+    writing_since_ = absl::InfiniteFuture();
   }
+  group_.clear();
+  group_committed_.clear();
+  group_bytes_ = 0;
   for (const Waiter& waiter : waiters) waiter.durable(absl::OkStatus());
 }
 
@@ -162,7 +176,7 @@ bool Journal::Failed(const absl::Status& status) {
     MutexLock lock(&mutex_);
     news = failure_.code() != status.code();
     failure_ = status;
-    waiters = TakeWaitersLocked(appended_);
+    waiters = TakeAllWaitersLocked();
   }
   if (news) {
     LogError(may_mend ? "the store cannot be written; trying again" : "the store cannot be written any more",

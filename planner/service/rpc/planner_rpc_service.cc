@@ -70,14 +70,14 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackServerContext* context,
-                                                               const EnginePtr& engine,
-                                                               const absl::Status& status, Ended ended) {
+                                                               const Found& found, const absl::Status& status,
+                                                               Ended ended) {
   if (!status.ok()) {
     if (ended != nullptr) ended(status);
     return Answer(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  engine->WhenDurable([reactor, ended = std::move(ended)](const absl::Status& durable) {
+  found.job->WhenDurable([reactor, ended = std::move(ended)](const absl::Status& durable) {
     if (ended != nullptr) ended(durable);
     reactor->Finish(ToGrpcStatus(durable));
   });
@@ -99,7 +99,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::ChangeJob(grpc::CallbackServerConte
                                                        const Request& request, Change change) {
   const absl::StatusOr<Found> found = Find(*context, request);
   if (!found.ok()) return Answer(context, found.status());
-  return AnswerWhenDurable(context, found->engine, change(*found->job));
+  return AnswerWhenDurable(context, *found, change(*found->job));
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerContext* context,
@@ -127,7 +127,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerC
   if (!found.ok()) return Answer(context, found.status());
   Ended ended = ObserveSubmission(submissions_, *context, *request);
   const absl::Status status = Take(found->job->SubmitBatches(*request), response);
-  return AnswerWhenDurable(context, found->engine, status, std::move(ended));
+  return AnswerWhenDurable(context, *found, status, std::move(ended));
 }
 
 namespace {
@@ -291,7 +291,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContex
   audit_.Ended(*context, "DrainJob", request->job_id(), state.status());
   if (!state.ok()) return Answer(context, state.status());
   response->set_state(*state);
-  return AnswerWhenDurable(context, found->engine, absl::OkStatus());
+  return AnswerWhenDurable(context, *found, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::DeleteJob(grpc::CallbackServerContext* context,
@@ -302,7 +302,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::DeleteJob(grpc::CallbackServerConte
   if (status.ok()) status = found->engine->DeleteJob(request->job_id(), request->force());
   audit_.Ended(*context, "DeleteJob", request->job_id(), status);
   if (!status.ok()) return Answer(context, status);
-  return AnswerWhenDurable(context, found->engine, status);
+  return AnswerWhenDurable(context, *found, status);
 }
 
 }  // namespace penstock

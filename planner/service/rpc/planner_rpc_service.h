@@ -70,19 +70,18 @@ class PlannerRpcService final : public PlannerCalls {
                                       v1::DeleteJobResponse* response) override;
 
  private:
-  static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status);
-  // The same, once what the engine did is durable. `ended`: called with the answer, before it is given; may
-  // be empty.
-  using Ended = std::function<void(const absl::Status&)>;
-  static grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context,
-                                                     const EnginePtr& engine, const absl::Status& status,
-                                                     Ended ended = nullptr);
   // Of a request that is well-formed: the engine that serves jobs, and the job there, which the caller may
   // touch.
   struct Found {
     EnginePtr engine;
     std::shared_ptr<Job> job;
   };
+  static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status);
+  // The same, once what the job was told is durable. `ended`: called with the answer, before it is given; may
+  // be empty.
+  using Ended = std::function<void(const absl::Status&)>;
+  static grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context, const Found& found,
+                                                     const absl::Status& status, Ended ended = nullptr);
   template <typename Request>
   absl::StatusOr<Found> Find(const grpc::CallbackServerContext& context, const Request& request) const;
   // Answers with what `change` does to the job, once that is durable.

@@ -31,9 +31,7 @@ void RegisterJobReactor::Answer(const absl::StatusOr<v1::JobState>& state) {
     MutexLock lock(&mutex_);
     if (!ended_) response_->set_state(*state);
   }
-  engine_->WhenDurable([reactor = shared_from_this(), status = state.status()](const absl::Status& durable) {
-    reactor->End(status.ok() ? durable : status);
-  });
+  End(state.status());
 }
 
 void RegisterJobReactor::End(const absl::Status& status) {

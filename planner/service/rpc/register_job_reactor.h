@@ -32,7 +32,6 @@ class RegisterJobReactor final : public grpc::ServerUnaryReactor,
                      std::function<void(const absl::Status&)> ended)
       : engine_(std::move(engine)), response_(response), ended_with_(std::move(ended)) {}
 
-  // Answers once what the engine did is durable.
   void Answer(const absl::StatusOr<v1::JobState>& state);
   void End(const absl::Status& status);
 

@@ -20,7 +20,7 @@ class EpochFailure {
   bool empty() const { return causes_.empty(); }
   bool Knows(uint32_t rank) const;
 
-  // "rank 2 (10.0.0.3, incarnation 1234) was lost: no heartbeat for 5.0 s; then: rank 1 (...) reported: ...".
+  // "rank 2 (10.0.0.3) was lost: no heartbeat for 5.0 s; then: rank 1 (...) reported: ...".
   // Empty when nothing failed. At most kShown causes.
   std::string Describe() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/secret/incarnation.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -42,7 +43,7 @@ store::v1::Epoch Membership::Save() const {
 
 std::string Membership::NameOf(uint32_t rank) const {
   const Member& member = *members_[rank];
-  return absl::StrCat("rank ", rank, " (", member.host, ", incarnation ", member.incarnation, ")");
+  return absl::StrCat("rank ", rank, " (", member.host, ")");
 }
 
 std::optional<uint32_t> Membership::RankOf(uint64_t incarnation) const {
@@ -157,7 +158,7 @@ std::vector<v1::WorkerStatus> Membership::Workers() const {
     if (!members_[rank].has_value()) continue;
     v1::WorkerStatus& worker = workers.emplace_back();
     worker.set_rank(rank);
-    worker.set_incarnation(members_[rank]->incarnation);
+    worker.set_incarnation(IncarnationDigest(members_[rank]->incarnation));
     worker.set_host(members_[rank]->host);
   }
   return workers;

@@ -78,11 +78,11 @@ class Membership {
   // No worker holds a rank.
   bool empty() const;
   bool IsHeld(uint32_t rank) const { return members_[rank].has_value(); }
-  // "rank 2 (10.0.0.3, incarnation 1234)"; the rank is held.
+  // "rank 2 (10.0.0.3)"; the rank is held. Whoever reads it must not learn the incarnation.
   std::string NameOf(uint32_t rank) const;
   // Of an epoch that is ready, by rank.
   std::vector<std::string> hosts() const;
-  // By rank, with rank, incarnation and host.
+  // By rank, with rank, digest of the incarnation and host.
   std::vector<v1::WorkerStatus> Workers() const;
 
   store::v1::Epoch Save() const;

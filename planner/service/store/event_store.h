@@ -34,7 +34,8 @@ struct JobChange {
   // Key of the job: unique for each registration, never used again (not the job_id that users give). From 1
   // to 2^63 - 1.
   uint64_t job = 0;
-  // For people who look into the store. Required in the first change of a job, not looked at later.
+  // For people who look into the store. Required in the first change of a job; not looked at later, but by
+  // who puts changes in order (journal/change_queue.h), in the removal.
   std::string job_id = {};
   // Of `events`: they count 1, 2, ... without gaps for each job. Not looked at without events.
   uint64_t first_sequence = 0;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/files/files.h"
+#include "common/secret/incarnation.h"
 #include "tests/support/status_matchers.h"
 #include "tests/system/harness/cluster.h"
 #include "tests/system/harness/tiny_job.h"
@@ -69,7 +70,15 @@ class StrangersTest : public ::testing::Test {
     cluster.Submit(kJob, TinyBatches(samples_, kBatch, 16));
   }
 
-  WorkerSettings Settings(const Cluster& cluster) const { return {.dataset = cluster.folder().Path("data")}; }
+  // Ranks whose incarnations the test knows, as who starts them.
+  WorkerSettings Settings(const Cluster& cluster) const {
+    WorkerSettings settings = {.dataset = cluster.folder().Path("data")};
+    for (int rank = 0; rank < 4; ++rank)
+      settings.places.push_back(
+          {.launcher = {"env", absl::StrCat(kIncarnationKeyVariable, "=", KeyOf(rank))}});
+    return settings;
+  }
+  static std::string KeyOf(uint32_t rank) { return absl::StrCat("key of rank ", rank); }
 
   std::vector<Figures> Undisturbed() {
     Cluster cluster;
@@ -137,19 +146,31 @@ class StrangersTest : public ::testing::Test {
     return count;
   }
 
-  // What a worker of the epoch is told.
-  static std::string SecretOf(Cluster& cluster) {
+  static v1::WorkerStatus FirstWorker(Cluster& cluster) {
     v1::GetJobRequest get;
     get.set_job_id(kJob);
     const auto job = cluster.client().GetJob(get);
     EXPECT_THAT(job, IsOk());
-    if (!job.ok() || job->status().workers().empty()) return "";
+    return job.ok() && !job->status().workers().empty() ? job->status().workers(0) : v1::WorkerStatus();
+  }
+
+  static absl::StatusOr<v1::RegisterWorkerResponse> RegisterAgain(Cluster& cluster, uint32_t rank,
+                                                                  uint64_t incarnation) {
     v1::RegisterWorkerRequest request;
     request.set_job_id(kJob);
-    request.set_incarnation(job->status().workers(0).incarnation());
+    request.set_incarnation(incarnation);
     request.set_host("127.0.0.1");
-    request.set_rank(static_cast<int32_t>(job->status().workers(0).rank()));
-    const auto answer = cluster.client().RegisterWorker(request);
+    request.set_rank(static_cast<int32_t>(rank));
+    return cluster.client().RegisterWorker(request);
+  }
+
+  // What a worker of the epoch is told, and nobody by what readers see of it.
+  static std::string SecretOf(Cluster& cluster) {
+    const v1::WorkerStatus worker = FirstWorker(cluster);
+    EXPECT_FALSE(RegisterAgain(cluster, worker.rank(), worker.incarnation()).ok());
+    const uint64_t incarnation = IncarnationOf(KeyOf(worker.rank()), 0);
+    EXPECT_EQ(worker.incarnation(), IncarnationDigest(incarnation));
+    const auto answer = RegisterAgain(cluster, worker.rank(), incarnation);
     EXPECT_THAT(answer, IsOk());
     return answer.ok() ? answer->epoch_secret() : "";
   }

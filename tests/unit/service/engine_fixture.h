@@ -98,15 +98,17 @@ class EngineFixture : public testing::Test {
     return *engine_->FindJob(spec.job_id());
   }
 
-  // Waits until everything so far is in the store.
+  // Waits until everything so far of the jobs that are there is in the store.
   absl::Status Flush() {
-    Event answered;
     absl::Status status;
-    engine_->WhenDurable([&](const absl::Status& durable) {
-      status = durable;
-      answered.Notify();
-    });
-    EXPECT_TRUE(answered.Await());
+    for (const std::shared_ptr<Job>& job : engine_->Jobs()) {
+      Event answered;
+      job->WhenDurable([&](const absl::Status& durable) {
+        status.Update(durable);
+        answered.Notify();
+      });
+      EXPECT_TRUE(answered.Await());
+    }
     return status;
   }
 

@@ -66,6 +66,34 @@ TEST_F(EpochSecretTest, IsInNothingThatViewersRead) {
   EXPECT_THAT(job_->Heartbeat(MakeHeartbeat(0, 101, 1))->SerializeAsString(), Not(HasSubstr(secret)));
 }
 
+TEST_F(EpochSecretTest, WhatReadersSeeOfAWorkerDoesNotLetThemSpeakInItsName) {
+  ASSERT_TRUE(job_->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+  FormEpoch(*job_, 101);
+  Train(job_, 0, 1, 101);
+  const v1::GetJobResponse seen = job_->Get(0);
+  ASSERT_GT(seen.status().workers_size(), 0);
+  for (const v1::WorkerStatus& worker : seen.status().workers()) {
+    const uint64_t shown = worker.incarnation();
+    EXPECT_NE(shown, 101 + worker.rank());
+    EXPECT_NE(shown, 0);
+    EXPECT_THAT(job_->RegisterWorker(MakeRegistration(shown, static_cast<int32_t>(worker.rank()))),
+                Fails(absl::StatusCode::kAlreadyExists, "is alive and holds it"));
+    EXPECT_THAT(job_->ReportIteration(MakeReport(worker.rank(), 1, shown, 1)),
+                Fails(absl::StatusCode::kAborted, "stale"));
+    EXPECT_THAT(job_->Heartbeat(MakeHeartbeat(worker.rank(), shown, 1)).status(),
+                Fails(absl::StatusCode::kAborted, "stale"));
+    Reader reader(job_, StreamRequest(worker.rank(), 1, shown, 1));
+    EXPECT_THAT(reader.End(), Fails(absl::StatusCode::kAborted, "stale"));
+  }
+  // Nor does what they are told when they are refused, or when a worker is lost.
+  const std::string number = absl::StrCat("incarnation ", 101);
+  EXPECT_THAT(job_->RegisterWorker(MakeRegistration(9, 0)).status().ToString(), Not(HasSubstr(number)));
+  EXPECT_THAT(job_->Heartbeat(MakeHeartbeat(0, 9, 1)).status().ToString(), Not(HasSubstr(number)));
+  FailEpoch();
+  EXPECT_THAT(job_->Status().failure(), HasSubstr("rank 0"));
+  EXPECT_THAT(job_->Status().failure(), Not(HasSubstr("101")));
+}
+
 // As a planner before this one wrote them: its workers are over without a guard, and agree on that.
 TEST_F(EpochSecretTest, AnEpochOfAnOlderStoreHasNone) {
   SecretGivenTo(101);

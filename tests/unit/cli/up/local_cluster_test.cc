@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/secret/incarnation.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::cli {
@@ -53,6 +55,25 @@ TEST_F(LocalClusterTest, HungWorkersShareOneGrace) {
   cluster.Stop(absl::Seconds(1));
   EXPECT_TRUE(cluster.WorkersEnded());
   EXPECT_LT(absl::Now() - begin, absl::Seconds(6));
+}
+
+TEST_F(LocalClusterTest, WorkersAreKnownByIncarnationsThatNobodyElseCanMake) {
+  LocalCluster cluster = StartWorkers("echo \"key $PENSTOCK_INCARNATION_KEY\"\nexec sleep 60\n", 2);
+  AwaitReady(2);
+  const auto key_of = [&](int rank) {
+    std::string log = folder_.Read(absl::StrCat("worker-", rank, ".log"));
+    return log.substr(log.rfind("key ") + 4, 64);
+  };
+  const uint64_t third = IncarnationOf(key_of(1), 2);
+  EXPECT_EQ(cluster.IncarnationOf(1, IncarnationDigest(third)), third);
+  EXPECT_EQ(cluster.IncarnationOf(0, IncarnationDigest(third)), std::nullopt);
+  EXPECT_EQ(cluster.IncarnationOf(1, third), std::nullopt);
+  EXPECT_EQ(cluster.IncarnationOf(7, third), std::nullopt);
+  ASSERT_TRUE(cluster.KillWorker(1));
+  while (cluster.IsRunning(1)) {
+  }
+  ASSERT_TRUE(cluster.Restart("worker-1").ok());
+  EXPECT_EQ(cluster.IncarnationOf(1, IncarnationDigest(third)), std::nullopt) << "it is another process";
 }
 
 TEST_F(LocalClusterTest, EachWorkerIsToldItsGpu) {

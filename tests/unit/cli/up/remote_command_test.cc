@@ -24,17 +24,20 @@ using testing::HasSubstr;
 
 constexpr absl::Duration kRemoteDeadline = absl::Seconds(30);
 
+constexpr char kSecretValue[] = "not for $(everybody)";
+
 class RemoteCommandTest : public testing::Test {
  protected:
   // Of a shell script.
-  std::unique_ptr<ChildProcess> Start(const std::string& script) {
+  std::unique_ptr<ChildProcess> Start(const std::string& script, const std::string& secret = "") {
     const std::string ssh =
         folder_.Write("ssh", "#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\nexec sh -c \"$1\"\n");
     std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
     auto process = ChildProcess::Start(
-        {.arguments = RemoteCommand({ssh}, "host", {"sh", "-c", script, "it's", folder_.path()}),
+        {.arguments = RemoteCommand({ssh}, "host", {"sh", "-c", script, "it's", folder_.path()}, secret),
          .log_path = folder_.Path("log"),
-         .signals_on_stdin = true});
+         .signals_on_stdin = true,
+         .first_line = secret.empty() ? "" : kSecretValue});
     EXPECT_THAT(process, IsOk());
     return process.ok() ? *std::move(process) : nullptr;
   }
@@ -67,6 +70,21 @@ TEST_F(RemoteCommandTest, SignalsReachTheProgram) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 3);
   EXPECT_THAT(folder_.Read("log"), HasSubstr("stopped"));
+}
+
+TEST_F(RemoteCommandTest, ASecretIsInTheProgramsEnvironmentAndInNoCommandLineAndSignalsStillReachIt) {
+  const auto process =
+      Start(R"(trap 'exit 3' TERM; echo "$SECRET"; tr '\0' ' ' < /proc/$PPID/cmdline > "$1/line"; )"
+            R"(echo > "$1/ready"; while :; do sleep 0.01; done)",
+            "SECRET");
+  Await("ready");
+  process->Signal(SIGTERM);
+  const auto ended = process->WaitFor(kRemoteDeadline);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 3);
+  EXPECT_EQ(folder_.Read("log"), std::string(kSecretValue) + "\n");
+  EXPECT_THAT(folder_.Read("line"), HasSubstr("SECRET"));
+  EXPECT_THAT(folder_.Read("line"), testing::Not(HasSubstr(kSecretValue)));
 }
 
 TEST_F(RemoteCommandTest, TheProgramDoesNotOutliveTheConnection) {

@@ -27,6 +27,12 @@ CommandLine Parse(std::vector<std::string> arguments, const Variables& variables
   });
 }
 
+TEST(WorkerOptions, WhoeverStartsAWorkerMayGiveItAKeyThatNoCommandLineShows) {
+  const std::vector<std::string> arguments = {"--planner=h:1", "--job=j", "--dataset=d"};
+  EXPECT_EQ(Parse(arguments).run.incarnation_key, "");
+  EXPECT_EQ(Parse(arguments, {{"PENSTOCK_INCARNATION_KEY", "secret"}}).run.incarnation_key, "secret");
+}
+
 TEST(WorkerOptions, AreReadFromTheCommandLine) {
   const CommandLine command = Parse(
       {"--planner", "h:1", "--job=j", "--dataset", "d", "--rank", "3", "--checkpoint-dir", "c", "--resume"});
