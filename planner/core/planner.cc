@@ -16,6 +16,7 @@
 #include "planner/core/feasibility/misfit.h"
 #include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/fit/plan_in_memory.h"
+#include "planner/core/search/foreseen_size.h"
 #include "planner/core/search/linear_pipeline.h"
 #include "planner/core/search/policies.h"
 #include "planner/core/search/starts.h"
@@ -71,6 +72,23 @@ StageLayout LayoutOf(const v1::Topology& topology) {
     layout.position_of_stage.push_back(static_cast<int32_t>(stage.ranks(0)) / stage.ranks_size());
   }
   return layout;
+}
+
+// Planning that takes less is not worth a look.
+constexpr int64_t kWorthALook = 32'000'000;
+// Samples are all about as long as the longest where they are so many times its share of all tokens at most.
+constexpr double kEven = 1.1;
+
+// Of policies that try sizes, where it decides what planning takes.
+void SetMicroBatchSize(const Job& job, const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
+                       PlanningShape* shape) {
+  const bool even = static_cast<double>(shape->samples) <= kEven * shape->longest_fill;
+  if (shape->searches || tokens.empty()) return;
+  if (job.policy == Policy::kPadding) shape->micro_batch_size = std::max(1, job.micro_batch_size);
+  const bool given = job.policy == Policy::kPadding ? job.micro_batch_size > 0 : job.token_cap > 0;
+  if (given || (job.policy != Policy::kPadding && !even)) return;
+  if (FootprintOf(*shape).planning_bytes < kWorthALook) return;
+  shape->micro_batch_size = ForeseeSize(space, job, tokens, even ? Lengths::kEven : Lengths::kUneven);
 }
 
 // Rows of one part follow each other; a row is a sample where there are several.
@@ -339,7 +357,6 @@ absl::StatusOr<PlanningShape> Planner::ShapeOf(const v1::Batch& proto) const {
   shape.group = job_.topology.shape().group.ranks();
   shape.context = job_.topology.shape().group.context;
   shape.searches = job_.policy == Policy::kDynamic;
-  if (job_.policy == Policy::kPadding) shape.micro_batch_size = std::max(1, job_.micro_batch_size);
   TokenSums all;
   double longest = 1;
   for (const SampleTokens& sample : batch.samples) {
@@ -349,6 +366,7 @@ absl::StatusOr<PlanningShape> Planner::ShapeOf(const v1::Batch& proto) const {
   shape.longest_fill = (all.source + all.target) / longest;
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
   shape.roomy = RoomyMicroBatches(space, ShareOf(all, 1.0 / static_cast<double>(shape.replicas)));
+  SetMicroBatchSize(job_, space, batch.samples, &shape);
   return shape;
 }
 

@@ -72,7 +72,8 @@ class Planner {
   absl::StatusOr<int64_t> GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                    StopToken stop = {}) const;
 
-  // From which follows how much memory planning it takes; linear in the samples.
+  // From which follows how much memory planning it takes; linear in the samples, and for large batches of a
+  // policy that tries sizes as long as ForeseeSize (search/foreseen_size.h), some 10 ms.
   // Possible errors: INVALID_ARGUMENT (malformed: what ValidateBatch says of it).
   absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;
 

@@ -31,7 +31,8 @@ struct PlanningShape {
   double longest_fill = 0;
   // The policy searches divisions (dynamic), or has few.
   bool searches = true;
-  // Samples of a micro-batch at least; 0: not known.
+  // Samples of a micro-batch at least, as the job says or as was foreseen (search/foreseen_size.h); 0: not
+  // known.
   int64_t micro_batch_size = 0;
 };
 

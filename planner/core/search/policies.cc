@@ -105,17 +105,6 @@ Candidate BestCap(Search search, MakeGroups make_groups) {
   return search.TakeBest();
 }
 
-// Of `count` samples or rows, how many make a micro-batch: the given number, or 1, 2, 3, 4, 6, 8, 12, ...
-std::vector<int> MicroBatchSizes(const Job& job, int count) {
-  if (job.micro_batch_size > 0) return {std::min(job.micro_batch_size, count)};
-  std::vector<int> sizes;
-  for (int size = 1; size <= count; size *= 2) {
-    sizes.push_back(size);
-    if (size >= 2 && size / 2 * 3 <= count) sizes.push_back(size / 2 * 3);
-  }
-  return sizes;
-}
-
 // The row that holds every sample.
 RowLengths LongestRow(absl::Span<const SampleTokens> tokens) {
   RowLengths row;
@@ -170,6 +159,16 @@ RowLengths BestRow(Search* search, RowLengths longest, RowLengths kept, bool sou
 }
 
 }  // namespace
+
+std::vector<int> MicroBatchSizes(const Job& job, int count) {
+  if (job.micro_batch_size > 0) return {std::min(job.micro_batch_size, count)};
+  std::vector<int> sizes;
+  for (int size = 1; size <= count; size *= 2) {
+    sizes.push_back(size);
+    if (size >= 2 && size / 2 * 3 <= count) sizes.push_back(size / 2 * 3);
+  }
+  return sizes;
+}
 
 Candidate PlanPadding(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                       ReplicaEvaluator* evaluator) {

@@ -5,11 +5,17 @@
 // says.
 #pragma once
 
+#include <vector>
+
 #include "absl/types/span.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/search/candidate.h"
 
 namespace penstock::core {
+
+// Of `count` samples or rows, how many may make a micro-batch, ascending: the number that the job gives, or
+// 1, 2, 3, 4, 6, 8, 12, ...
+std::vector<int> MicroBatchSizes(const Job& job, int count);
 
 // Samples a micro-batch, or the best of 1, 2, 3, 4, 6, 8, ...; order of arrival, padded.
 Candidate PlanPadding(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,

@@ -11,6 +11,7 @@ struct Measured {
   int64_t samples, replicas, positions, context;
   double roomy, fill;
   bool searches;
+  // As foreseen (search/foreseen_size.h); 0: it was not looked at.
   int64_t micro_batch_size;
   double peak_megabytes;
 };
@@ -39,11 +40,10 @@ TEST(PlanningFootprintTest, IsNeverBelowWhatWasMeasuredAndAtMostTwiceAsMuch) {
     const double estimate = static_cast<double>(FootprintOf(ShapeOf(row)).planning_bytes) / 1e6;
     EXPECT_GE(estimate, row.peak_megabytes)
         << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
-    // How many samples of a padded micro-batch are best is not known before they are tried; nor, of policies
-    // that do not search, how many of the longest where only a few fit.
-    if (row.micro_batch_size == 1) continue;
-    if (!row.searches && row.fill < 4 * row.roomy * static_cast<double>(row.replicas)) continue;
-    EXPECT_LE(estimate, 2 * std::max(row.peak_megabytes, kSmall))
+    // Of uneven lengths that are padded, one sample and two are often as good to within what is foreseen, and
+    // then one is told: the plan had two here.
+    const bool padded_alone = row.micro_batch_size == 1 && row.fill < static_cast<double>(row.samples) / 2;
+    EXPECT_LE(estimate, (padded_alone ? 3 : 2) * std::max(row.peak_megabytes, kSmall))
         << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
   }
 }
