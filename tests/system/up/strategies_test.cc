@@ -104,14 +104,6 @@ TEST_F(StrategiesTest, MeshesSideBySideTrainWhatOneMeshTrains) {
   EXPECT_THAT(ReadFile(folder_.Path("beside/run.json")).value_or(""), HasSubstr(kSideBySide));
 }
 
-// Each batch is one sample.
-TEST_F(StrategiesTest, AMeshWithoutSamplesLearnsWhatTheOthersDo) {
-  ASSERT_NO_FATAL_FAILURE(
-      Run("beside", {"--strategies", "pp 2 x dp 1 + pp 1 x dp 1", "--global-batch", "1"}));
-  ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1", "--global-batch", "1"}));
-  ExpectLossesOf("beside", "one");
-}
-
 TEST_F(StrategiesTest, ARunSaysWhichStrategiesItHasAndWhatRanOnThem) {
   PenstockRun up(folder_, "up", Arguments("run", {"--strategies", kStrategies}));
   ASSERT_EQ(up.Wait(), 0) << up.errors();

@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/mesh/mesh_ranks.h"
-#include "planner/core/planner.h"
 #include "tests/unit/core/golden_jobs.h"
-#include "tests/unit/core/job_builder.h"
 
 namespace penstock::cli {
 namespace {
@@ -58,34 +56,6 @@ TEST_F(ElasticMeshTest, NeverTakesLessThanTheFastestMeshAndHasAllRanksWhereMeshe
   }
   EXPECT_THAT(std::string(FastestStrategy(job_, batch_, 1, 2).status().message()),
               HasSubstr("no mesh of 2 to 1 ranks can train this job: none has so many"));
-}
-
-TEST_F(ElasticMeshTest, WhereStagesFitOnlyOnPipelinesThatLeaveRanksAMeshSideBySideTakesThem) {
-  *job_.mutable_mesh() = MakeMesh(4, 2, 1, 1);
-  *job_.mutable_profile() = core::GptJob(4, 1, v1::POLICY_DYNAMIC).profile();
-  *job_.mutable_model() = core::GptJob(4, 1, v1::POLICY_DYNAMIC).model();
-  std::vector<std::pair<uint32_t, uint32_t>> lengths;
-  for (uint32_t i = 0; i < 48; ++i) lengths.emplace_back(0, 50 + i * 7 % 20);
-  batch_ = core::MakeBatch(lengths);
-  // Parameters come and go for nothing.
-  v1::Cluster* cluster = job_.mutable_profile()->mutable_cluster();
-  cluster->set_intra_node_bytes_per_second(1e13);
-  cluster->set_inter_node_bytes_per_second(1e13);
-  cluster->set_intra_node_latency_ns(1);
-  cluster->set_inter_node_latency_ns(1);
-  for (v1::LayerCost& layer : *job_.mutable_profile()->mutable_layers()) layer.set_parameter_bytes(100'000);
-  // Half of the model is too much for a rank.
-  v1::JobSpec job = job_;
-  *job.mutable_mesh() = MakeMesh(2, 3, 1, 1);
-  job.mutable_planning()->set_parameter_shares(true);
-  job.mutable_planning()->set_shard_optimizer_state(false);
-  const auto planner = core::Planner::Create(job, core::Planner::Explain::kCauseAlone);
-  ASSERT_TRUE(planner.ok()) << planner.status();
-  job_.mutable_planning()->set_memory_limit_bytes((*planner)->costs().RankStaticBytes(0));
-  const auto strategy = FastestStrategy(job_, batch_, 7, 1);
-  ASSERT_TRUE(strategy.ok()) << strategy.status();
-  EXPECT_EQ(RanksOf(*strategy), 7);
-  EXPECT_GT(strategy->meshes_size(), 1);
 }
 
 TEST_F(ElasticMeshTest, SaysWhyThereIsNone) {
