@@ -37,7 +37,8 @@ class StrategiesTest : public UpTest {
     const auto measured = std::filesystem::directory_iterator(Profiles());
     json profile = json::parse(ReadFile(measured->path()).value_or(""));
     for (json& layer : profile["profile"]["layers"]) {
-      layer.erase("forward_ms");
+      for (const auto* of_measured : {"forwardMs", "backwardInput", "backwardWeight"})
+        layer.erase(of_measured);
       layer["forward"] = {{"fixed_ns", 20000}, {"target_square_ns", 100}};
     }
     profile["model"]["dtype"] = "DATA_TYPE_FLOAT64";
@@ -102,6 +103,18 @@ TEST_F(StrategiesTest, MeshesSideBySideTrainWhatOneMeshTrains) {
   ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1"}));
   ExpectLossesOf("beside", "one");
   EXPECT_THAT(ReadFile(folder_.Path("beside/run.json")).value_or(""), HasSubstr(kSideBySide));
+}
+
+// A batch of one sample is on one mesh: the ranks of the other have no passes, but parameters to bring and
+// gradients to take.
+TEST_F(StrategiesTest, AMeshWithoutSamplesTakesPartInTheStep) {
+  const auto run = [&](const std::string& name, std::vector<std::string> mesh) {
+    mesh.insert(mesh.end(), {"--global-batch", "1"});
+    Run(name, mesh);
+  };
+  ASSERT_NO_FATAL_FAILURE(run("beside", {"--strategies", "pp 2 x dp 1 + pp 1 x dp 1"}));
+  ASSERT_NO_FATAL_FAILURE(run("one", {"--pp", "1", "--dp", "1"}));
+  ExpectLossesOf("beside", "one");
 }
 
 TEST_F(StrategiesTest, ARunSaysWhichStrategiesItHasAndWhatRanOnThem) {
