@@ -86,8 +86,9 @@ TEST(MeasureProfile, TheTimesOfAGptAreThoseOfItsPasses) {
                  LayerProducts(width, tokens.target) + AttentionProducts(width, tokens.target_square));
       ASSERT_TRUE(profile.layer.backward.has_value());
       ExpectTime(profile.layer.backward->weight(tokens), LayerProducts(width, tokens.target));
+      // Of attention five products where the forward pass has two: scores once more, and three gradients.
       ExpectTime(profile.layer.backward->input(tokens),
-                 LayerProducts(width, tokens.target) + 2 * AttentionProducts(width, tokens.target_square));
+                 LayerProducts(width, tokens.target) + 2.5 * AttentionProducts(width, tokens.target_square));
       // The logits and the gradients of both their factors, which are there when the forward pass ends.
       ExpectTime(profile.head.forward(tokens), 3 * width * kVocab * tokens.target);
       EXPECT_GT(profile.embedding_forward(tokens), 2 * width * tokens.target)
