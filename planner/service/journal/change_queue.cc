@@ -77,7 +77,7 @@ QueuedChange ChangeQueue::Pop(const Place& place) {
 void ChangeQueue::Forget() {
   if (size_ == 0) clock_ = 0;
   for (auto owner = owners_.begin(); owner != owners_.end();) {
-    auto& [name, state] = *owner;
+    Owner& state = owner->second;
     if (state.waiting == 0) state.clock = 0;
     std::erase_if(state.lines, [&](const auto& line) {
       return line.second.changes.empty() && (state.waiting == 0 || line.second.had <= state.clock);
