@@ -169,8 +169,8 @@ TEST(StrategyProposalTest, RanksThatOneMeshCannotUseAreSharedByTwo) {
 
 TEST(StrategyProposalTest, ASampleIsNeverDividedOverReplicas) {
   const ReplicaKind kind = {.ranks = 1, .positions = 1, .of_length = {Sample(100, 100, 1)}};
-  EXPECT_DOUBLE_EQ(EndOfReplicas(kind, {{1}}, 0, 1, 4), 100);
-  EXPECT_DOUBLE_EQ(EndOfReplicas(kind, {{8}}, 0, 1, 4), 200);
+  EXPECT_DOUBLE_EQ(EndOfReplicas(kind, std::vector<double>{1}, 0, 1, 4), 100);
+  EXPECT_DOUBLE_EQ(EndOfReplicas(kind, std::vector<double>{8}, 0, 1, 4), 200);
 }
 
 TEST(StrategyProposalTest, ManyRanksAreCountedInStepsAndAllTaken) {
