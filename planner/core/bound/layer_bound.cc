@@ -124,18 +124,15 @@ double LeastForward(const LayerWalk& walk) {
   return walk.SmallestRatio([](double forward, const auto&) { return forward; });
 }
 
-// Of a layer whose backward pass has closed forms of its own: forward passes that a level adds to it.
-double ExtraRatio(const LayerProfile& layer, RecomputeLevel level) {
-  return layer.backward_ratio[level] - layer.backward_ratio[kKeepAll];
-}
-
 double LeastBackward(const LayerWalk& walk, RecomputeLevel level) {
   return walk.SmallestRatio([&](double /*forward*/, const auto& backward) { return backward[level].low; });
 }
 
 // Backward time of a level above that without recompute, in units of the form, from below.
 double ExtraOfLevel(const LayerProfile& layer, const LayerWalk& walk, RecomputeLevel level) {
-  if (layer.backward_forms.has_value()) return ExtraRatio(layer, level) * LeastForward(walk);
+  // Forward passes that the level adds to closed forms of the backward pass.
+  if (layer.backward_forms.has_value())
+    return (layer.backward_ratio[level] - layer.backward_ratio[kKeepAll]) * LeastForward(walk);
   return std::max(0.0, LeastBackward(walk, level) * (1 - 1 / walk.SmallestRelation(level)));
 }
 
@@ -191,12 +188,12 @@ void BoundBackwardForms(const CostModel& costs, LayerKind kind, const std::vecto
                         const LayerWalk& walk, LayerBound* bound) {
   const LayerProfile& layer = costs.profile().layers[kind];
   double extra = kInfinity;
-  for (const RecomputeLevel level : levels) extra = std::min(extra, ExtraRatio(layer, level));
-  bound->backward_forms = layer.backward_forms;
+  for (const RecomputeLevel level : levels) extra = std::min(extra, ExtraOfLevel(layer, walk, level));
+  const double each = 1 / costs.layer_model().table_divisor(kind);
+  bound->backward_forms = *layer.backward_forms;
   for (const BoundPass pass : {BoundPass::kWhole, BoundPass::kInput, BoundPass::kWeight}) {
     const auto at = static_cast<size_t>(pass);
-    const double each = 1 / costs.layer_model().table_divisor(kind);
-    bound->scale[at] = pass == BoundPass::kWeight ? 0 : extra * LeastForward(walk);
+    bound->scale[at] = pass == BoundPass::kWeight ? 0 : extra;
     bound->input_scale[at] = pass == BoundPass::kWeight ? 0 : each;
     bound->weight_scale[at] = pass == BoundPass::kInput ? 0 : each;
   }

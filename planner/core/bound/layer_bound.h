@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "planner/core/cost/cost_model.h"
@@ -63,7 +62,7 @@ struct LayerBound {
   double contexts = 1;
   // By BoundPass: of the form, and of the closed forms of a backward pass where there are some.
   std::array<double, kBoundPasses> scale = {};
-  std::optional<BackwardForms> backward_forms;
+  BackwardForms backward_forms;
   std::array<double, kBoundPasses> input_scale = {};
   std::array<double, kBoundPasses> weight_scale = {};
   // Bytes kept at the level that costs least time, and at the level that keeps least.

@@ -143,44 +143,36 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
 
 LayerVector PipelineBound::Linear(const TokenSums& sums) const {
   const double exchange = exchange_token_ns / contexts;
-  const auto of = [&](LayerKind kind, LayerTime BackwardForms::*part) {
-    const LayerBound& layer = layers[kind];
-    return layer.backward_forms.has_value() ? layer.Linear((*layer.backward_forms).*part, sums) : 0;
-  };
-  const auto input = [&](LayerKind kind) { return of(kind, &BackwardForms::input); };
-  const auto weight = [&](LayerKind kind) { return of(kind, &BackwardForms::weight); };
-  return {layers[kEncoder].Linear(sums),
-          layers[kDecoder].Linear(sums),
+  const LayerBound& encoder = layers[kEncoder];
+  const LayerBound& decoder = layers[kDecoder];
+  return {encoder.Linear(sums),
+          decoder.Linear(sums),
           layers[kHead].Linear(sums),
           LinearNs(embedding, SourceSide(sums)) / contexts,
           LinearNs(embedding, TargetSide(sums)) / contexts,
           exchange * sums.source,
           exchange * sums.target,
-          input(kEncoder),
-          input(kDecoder),
-          weight(kEncoder),
-          weight(kDecoder)};
+          encoder.Linear(encoder.backward_forms.input, sums),
+          decoder.Linear(decoder.backward_forms.input, sums),
+          encoder.Linear(encoder.backward_forms.weight, sums),
+          decoder.Linear(decoder.backward_forms.weight, sums)};
 }
 
 LayerVector PipelineBound::Overhead(const TokenSums& each) const {
-  const auto of = [&](LayerKind kind, LayerTime BackwardForms::*part) {
-    const LayerBound& layer = layers[kind];
-    return layer.backward_forms.has_value() ? layer.Overhead((*layer.backward_forms).*part, each) : 0;
-  };
-  const auto input = [&](LayerKind kind) { return of(kind, &BackwardForms::input); };
-  const auto weight = [&](LayerKind kind) { return of(kind, &BackwardForms::weight); };
+  const LayerBound& encoder = layers[kEncoder];
+  const LayerBound& decoder = layers[kDecoder];
   const auto of_embedding = [&](const TokenSums& side) { return OverheadNs(embedding, side, contexts); };
-  return {layers[kEncoder].Overhead(each),
-          layers[kDecoder].Overhead(each),
+  return {encoder.Overhead(each),
+          decoder.Overhead(each),
           layers[kHead].Overhead(each),
           of_embedding(SourceSide(each)),
           of_embedding(TargetSide(each)),
           exchange_ns,
           exchange_ns,
-          input(kEncoder),
-          input(kDecoder),
-          weight(kEncoder),
-          weight(kDecoder)};
+          encoder.Overhead(encoder.backward_forms.input, each),
+          decoder.Overhead(decoder.backward_forms.input, each),
+          encoder.Overhead(encoder.backward_forms.weight, each),
+          decoder.Overhead(decoder.backward_forms.weight, each)};
 }
 
 }  // namespace penstock::core

@@ -38,8 +38,8 @@ void AdaptForm(const Change& change, v1::LayerTime* time) {
   time->set_source_token_ns(change.Forward(time->source_token_ns()));
 }
 
-// Adapters' products are the gradients of their inputs, and what is run again of a layer with those of their
-// weights; the layer's own weights have none.
+// Adapters have a product for the gradient of their input, and two for their own gradients; the layer's own
+// weights have none.
 void AdaptBackwardForms(const Change& change, v1::LayerCost* layer) {
   const v1::LayerTime& forward = layer->forward();
   v1::LayerTime* const input = layer->mutable_backward_input();

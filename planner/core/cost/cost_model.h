@@ -204,7 +204,7 @@ class CostModel {
   int64_t StaticBytesBesideShares(double parameter_bytes) const;
   // Passes make products for weights while rows of experts travel.
   bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
-  // A rank's products for the weights of a decoder layer that takes so long backward.
+  // A rank's products for the weights of a decoder layer, which take so long.
   LayerProducts ProductsOf(double weight_ns) const;
   // All parameters of the stage on one of its ranks but experts that ranks divide, not rounded; `experts`: of
   // these, on all ranks.

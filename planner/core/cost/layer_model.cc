@@ -24,12 +24,24 @@ LayerModel::LayerModel(const Profile& profile, const GroupShape& group) : profil
 }
 
 bool LayerModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
-  if (!PassesOfKind(kind, sums, costs)) return false;
   const LayerProfile& layer = profile_.layers[kind];
-  costs->weight[kind] = layer.backward_forms.has_value()
-                            ? layer.backward_forms->weight(sums) / table_divisor_[kind]
-                            : costs->backward[kind][kKeepAll] * (1 - layer.backward_input_share);
+  if (!layer.backward_forms.has_value()) {
+    if (!PassesOfKind(kind, sums, costs)) return false;
+    costs->weight[kind] = costs->backward[kind][kKeepAll] * (1 - layer.backward_input_share);
+    return true;
+  }
+  const BackwardParts parts = PartsOfBackward(kind, sums);
+  costs->forward[kind] = FormNs(kind, sums);
+  for (const RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput})
+    costs->backward[kind][level] = AtLevel(kind, level, parts, costs->forward[kind]);
+  costs->weight[kind] = parts.weight;
   return true;
+}
+
+LayerModel::BackwardParts LayerModel::PartsOfBackward(LayerKind kind, const TokenSums& sums) const {
+  const BackwardForms& forms = *profile_.layers[kind].backward_forms;
+  return {.input = forms.input(sums) / table_divisor_[kind],
+          .weight = forms.weight(sums) / table_divisor_[kind]};
 }
 
 bool LayerModel::PassesOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
@@ -52,19 +64,10 @@ bool LayerModel::PassesOfKind(LayerKind kind, const TokenSums& sums, LayerCosts*
   if (!layer.has_closed_form) return false;
   costs->forward[kind] = FormNs(kind, sums);
   for (int level = 0; level < kRecomputeLevels; ++level) {
-    backward[level] = BackwardNs(kind, static_cast<RecomputeLevel>(level), sums, costs->forward[kind]);
+    backward[level] = costs->forward[kind] * layer.backward_ratio[level];
   }
   if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) RaiseToBorder(kind, sums, costs);
   return true;
-}
-
-double LayerModel::BackwardNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums,
-                              double forward) const {
-  const LayerProfile& layer = profile_.layers[kind];
-  if (!layer.backward_forms.has_value()) return forward * layer.backward_ratio[level];
-  const double parts = layer.backward_forms->input(sums) / table_divisor_[kind] +
-                       layer.backward_forms->weight(sums) / table_divisor_[kind];
-  return parts + forward * (layer.backward_ratio[level] - layer.backward_ratio[kKeepAll]);
 }
 
 // Interpolation between points lies above a convex closed form. Beyond the border of the table a micro-batch
@@ -111,7 +114,8 @@ double LayerModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSum
   }
   if (!layer.has_closed_form) return std::numeric_limits<double>::infinity();
   const double forward = FormNs(kind, sums);
-  return forward + BackwardNs(kind, level, sums, forward);
+  if (!layer.backward_forms.has_value()) return forward + forward * layer.backward_ratio[level];
+  return forward + AtLevel(kind, level, PartsOfBackward(kind, sums), forward);
 }
 
 double LayerModel::WeightTokenNs() const {

@@ -48,11 +48,21 @@ class LayerModel {
   double table_divisor(LayerKind kind) const { return table_divisor_[kind]; }
 
  private:
+  // What closed forms of a backward pass without recompute say, and what a level makes of it for a forward
+  // pass of `forward`.
+  struct BackwardParts {
+    double input = 0;
+    double weight = 0;
+  };
+  BackwardParts PartsOfBackward(LayerKind kind, const TokenSums& sums) const;
+  double AtLevel(LayerKind kind, RecomputeLevel level, const BackwardParts& parts, double forward) const {
+    const auto& ratio = profile_.layers[kind].backward_ratio;
+    return parts.input + parts.weight + forward * (ratio[level] - ratio[kKeepAll]);
+  }
+
   bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
-  // All of it but `weight`.
+  // Where the backward pass has no closed forms of its own: tables, or multiples of the forward pass.
   bool PassesOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
-  // Closed forms; `forward`: of the same sums.
-  double BackwardNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums, double forward) const;
   void RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
   // Time of the closed form.
   double FormNs(LayerKind kind, const TokenSums& sums) const {

@@ -11,12 +11,14 @@ LoadModel::LoadModel(const CostModel& costs) {
   for (int stage = 0; stage < costs.stages(); ++stage) layers_ += costs.stage(stage).layers();
   const LayerTime& layer = model.form(kDecoder);
   backward_ratio_ = model.backward_ratio(kDecoder, kKeepAll);
-  const double layer_passes = layers_ * (1 + backward_ratio_) / model.form_divisor(kDecoder);
-  token_ns_ = layer_passes * layer.target_token_ns;
-  square_ns_ = layer_passes * layer.target_square_ns;
-  half_tokens_ = layer.half_efficiency_tokens;
-  if (const auto& forms = costs.profile().layers[kDecoder].backward_forms; forms.has_value())
+  if (const auto& forms = costs.profile().layers[kDecoder].backward_forms; forms.has_value()) {
     SetFrom(layer, model.form_divisor(kDecoder), *forms, model.table_divisor(kDecoder));
+  } else {
+    const double layer_passes = layers_ * (1 + backward_ratio_) / model.form_divisor(kDecoder);
+    token_ns_ = layer_passes * layer.target_token_ns;
+    square_ns_ = layer_passes * layer.target_square_ns;
+    half_tokens_ = layer.half_efficiency_tokens;
+  }
   const LayerTime& head = model.form(kHead);
   loss_ns_ = (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.target_token_ns;
   half_loss_ = head.half_efficiency_tokens;
@@ -40,7 +42,6 @@ LoadModel::LoadModel(const CostModel& costs) {
 
 void LoadModel::SetFrom(const LayerTime& forward, double forward_divisor, const BackwardForms& backward,
                         double backward_divisor) {
-  token_ns_ = square_ns_ = 0;
   double overhead = 0;
   const auto add = [&](const LayerTime& form, double divisor) {
     token_ns_ += layers_ * form.target_token_ns / divisor;
