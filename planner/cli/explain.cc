@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/mesh/rank_places.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/cli/text_table.h"
 #include "planner/core/contract/plan_of_mesh.h"
 #include "planner/core/strategies/strategy_planner.h"
@@ -137,9 +138,7 @@ absl::Status CheckRanks(const v1::Plan& plan) {
 v1::JobSpec SpecOfStrategy(const v1::JobSpec& job, int strategy) {
   if (core::MeshCount(job, strategy) == 1) return core::SpecOfMesh(job, strategy, 0);
   v1::JobSpec spec = job;
-  spec.clear_strategies();
-  *spec.add_strategies() = job.strategies(strategy);
-  *spec.mutable_mesh() = job.strategies(strategy).meshes(0).mesh();
+  SetStrategies({job.strategies(strategy)}, &spec);
   return spec;
 }
 

@@ -149,6 +149,16 @@ v1::Strategy StrategyOf(const core::ProposedStrategy& proposed, const Kinds& kin
 
 }  // namespace
 
+v1::JobSpec WithParameterShares(v1::JobSpec job) {
+  job.clear_strategies();
+  v1::PlanningOptions& planning = *job.mutable_planning();
+  planning.set_parameter_shares(true);
+  planning.set_shard_optimizer_state(false);
+  planning.clear_layers_per_stage();
+  planning.clear_rank_of_stage();
+  return job;
+}
+
 absl::StatusOr<std::vector<v1::Strategy>> ProposeSideBySide(const v1::JobSpec& job, uint32_t ranks,
                                                             absl::Span<const v1::Batch> batches,
                                                             const SideBySideLimits& limits,

@@ -30,6 +30,10 @@ struct SideBySideLimits {
   int strategies = 12;
 };
 
+// The way to train that all strategies of a job share: its parameters live in shares, and no strategy is
+// given nor its stages.
+v1::JobSpec WithParameterShares(v1::JobSpec job);
+
 // Of `ranks` ranks each, those that should be the fastest for all batches together first. Meshes with the
 // largest stage groups come first, so that groups are inside of nodes. `job` has model, profile and planning,
 // with parameter_shares. Empty where nothing of several meshes is reckoned to be faster than each kind of

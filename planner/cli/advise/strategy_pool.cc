@@ -12,15 +12,10 @@
 namespace penstock::cli {
 namespace {
 
-// The way to train that all strategies share.
+// How strategies are looked at.
 v1::JobSpec JobOfPool(const v1::JobSpec& base) {
-  v1::JobSpec job = base;
-  job.clear_strategies();
+  v1::JobSpec job = WithParameterShares(base);
   v1::PlanningOptions& planning = *job.mutable_planning();
-  planning.set_parameter_shares(true);
-  planning.set_shard_optimizer_state(false);
-  planning.clear_layers_per_stage();
-  planning.clear_rank_of_stage();
   planning.set_stage_split(v1::STAGE_SPLIT_EVEN);
   planning.set_effort(v1::EFFORT_FAST);
   return job;

@@ -6,6 +6,7 @@
 
 #include "common/status/status_macros.h"
 #include "planner/cli/local_planning.h"
+#include "planner/cli/strategy_list.h"
 
 namespace penstock::cli {
 namespace {
@@ -21,8 +22,8 @@ constexpr double kSlowOnEach = 1.05;
 // A single mesh is planned as a job without strategies: they are the same plans.
 v1::JobSpec JobOn(const v1::JobSpec& base, const v1::Strategy& strategy) {
   v1::JobSpec job = base;
-  *job.mutable_mesh() = strategy.meshes(0).mesh();
-  if (strategy.meshes_size() > 1) *job.add_strategies() = strategy;
+  SetStrategies({strategy}, &job);
+  if (strategy.meshes_size() == 1) job.clear_strategies();
   return job;
 }
 

@@ -13,6 +13,7 @@
 #include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/advise/side_by_side.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/core/strategies/strategy_planner.h"
 
 namespace penstock::cli {
@@ -64,17 +65,6 @@ v1::JobSpec OnMesh(v1::JobSpec job, const v1::Mesh& mesh) {
   return job;
 }
 
-// The way to train that strategies of several meshes share.
-v1::JobSpec WithShares(v1::JobSpec job) {
-  job.clear_strategies();
-  v1::PlanningOptions* planning = job.mutable_planning();
-  planning->set_parameter_shares(true);
-  planning->set_shard_optimizer_state(false);
-  planning->clear_layers_per_stage();
-  planning->clear_rank_of_stage();
-  return job;
-}
-
 v1::Strategy StrategyOf(const v1::Mesh& mesh) {
   v1::Strategy strategy;
   *strategy.add_meshes()->mutable_mesh() = mesh;
@@ -107,7 +97,7 @@ absl::StatusOr<Timed<v1::Mesh>> FastestOf(const v1::JobSpec& job, const v1::Batc
 // Of meshes side by side; without any meshes where there is none.
 absl::StatusOr<Timed<v1::Strategy>> FastestSideBySide(const v1::JobSpec& given, const v1::Batch& batch,
                                                       uint32_t ranks) {
-  v1::JobSpec job = WithShares(given);
+  v1::JobSpec job = WithParameterShares(given);
   SideBySideLimits limits = {.most_pipeline = given.mesh().pipeline(),
                              .most_context = ContextRanks(given.mesh()),
                              .strategies = kMostSideBySide};
@@ -117,9 +107,7 @@ absl::StatusOr<Timed<v1::Strategy>> FastestSideBySide(const v1::JobSpec& given, 
                             ProposeSideBySide(job, ranks, {&batch, 1}, limits, &threads));
   Timed<v1::Strategy> fastest;
   for (const v1::Strategy& strategy : strategies) {
-    *job.mutable_mesh() = strategy.meshes(0).mesh();
-    job.mutable_strategies()->Clear();
-    *job.add_strategies() = strategy;
+    SetStrategies({strategy}, &job);
     const absl::StatusOr<int64_t> makespan = MakespanOf(job, batch);
     if (makespan.ok() && *makespan < fastest.makespan_ns) fastest = {*makespan, strategy};
   }
