@@ -84,9 +84,9 @@ int64_t Sum(int64_t prediction, int64_t difference) {
 }
 
 // Puts differences into columns.
-class Writer {
+class ColumnWriter {
  public:
-  explicit Writer(v1::InstructionColumns& columns) : columns_(ColumnsOf(columns)) {}
+  explicit ColumnWriter(v1::InstructionColumns& columns) : columns_(ColumnsOf(columns)) {}
 
   // Returns `value`.
   template <typename Value>
@@ -101,9 +101,9 @@ class Writer {
 };
 
 // Takes them out again.
-class Reader {
+class ColumnReader {
  public:
-  explicit Reader(v1::InstructionColumns& columns) : columns_(ColumnsOf(columns)) {}
+  explicit ColumnReader(v1::InstructionColumns& columns) : columns_(ColumnsOf(columns)) {}
 
   // Returns the value; what it was before does not matter.
   template <typename Value>
@@ -123,8 +123,8 @@ class Reader {
   bool wrong_ = false;
 };
 
-// One instruction through all columns, in one order for whoever writes and reads. `at` is a Writer or a
-// Reader.
+// One instruction through all columns, in one order for whoever writes and reads. `at` is a ColumnWriter or a
+// ColumnReader.
 template <typename At>
 class Passage {
  public:
@@ -329,8 +329,8 @@ std::optional<std::string> PackInstructions(const Instructions& instructions,
   if (!MayBePacked(instructions)) return std::nullopt;
   v1::InstructionColumns columns;
   InstructionPredictions predictions(tokens, &instructions);
-  Writer writer(columns);
-  Passage<Writer> into(writer, predictions);
+  ColumnWriter writer(columns);
+  Passage<ColumnWriter> into(writer, predictions);
   std::map<std::string, uint32_t> kinds;
   for (const v1::Instruction& instruction : instructions) {
     const v1::InstructionKind kind = KindOf(instruction);
@@ -361,8 +361,8 @@ absl::Status UnpackInstructions(absl::string_view packed, absl::Span<const uint6
   PENSTOCK_ASSIGN_OR_RETURN(v1::InstructionColumns columns, ReadColumns(packed, most));
   instructions->Reserve(columns.kind_size());
   InstructionPredictions predictions(tokens, instructions);
-  Reader reader(columns);
-  Passage<Reader> from(reader, predictions);
+  ColumnReader reader(columns);
+  Passage<ColumnReader> from(reader, predictions);
   for (int position = 0; position < columns.kind_size(); ++position) {
     const v1::InstructionKind& kind = columns.kinds(static_cast<int>(columns.kind(position)));
     v1::Instruction* const instruction = instructions->Add();

@@ -20,9 +20,9 @@ using index_format::TokenType;
 
 constexpr int32_t kLargestUint16 = std::numeric_limits<uint16_t>::max();
 
-class Writer final : public IndexedDatasetWriter {
+class FileWriter final : public IndexedDatasetWriter {
  public:
-  Writer(std::string prefix, const DatasetWriterOptions& options, PartialFile data)
+  FileWriter(std::string prefix, const DatasetWriterOptions& options, PartialFile data)
       : prefix_(std::move(prefix)), options_(options), data_(std::move(data)), weights_(prefix_) {
     if (options.vocab > static_cast<uint32_t>(kLargestUint16) + 1) type_ = TokenType::kInt32;
   }
@@ -142,7 +142,7 @@ absl::StatusOr<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::Crea
   PENSTOCK_RETURN_IF_ERROR(FileToReplace(absl::StrCat(prefix, ".idx")).status());
   PENSTOCK_ASSIGN_OR_RETURN(PartialFile data,
                             PartialFile::CreateFor(absl::StrCat(prefix, ".bin"), ".partial"));
-  return std::make_unique<Writer>(prefix, options, std::move(data));
+  return std::make_unique<FileWriter>(prefix, options, std::move(data));
 }
 
 }  // namespace penstock

@@ -96,7 +96,7 @@ absl::StatusOr<std::vector<size_t>> Choose(const PoolLimits& limits, StrategyTim
   return chosen;
 }
 
-double MeanOf(const std::vector<int>& batches, const auto& time) {
+double MeanTimeOf(const std::vector<int>& batches, const auto& time) {
   double sum = 0;
   for (const int batch : batches) sum += time(batch);
   return batches.empty() ? 0 : sum / static_cast<double>(batches.size());
@@ -122,8 +122,8 @@ StrategyPool PoolOf(const std::vector<size_t>& chosen, const StrategyTimes& time
   }
   for (size_t i = 0; i < chosen.size(); ++i) {
     PooledStrategy& strategy = pool.strategies[i];
-    strategy.mean_ns = MeanOf(strategy.batches, [&](int batch) { return time(i, batch); });
-    strategy.alone_ns = MeanOf(strategy.batches, [&](int batch) { return time(0, batch); });
+    strategy.mean_ns = MeanTimeOf(strategy.batches, [&](int batch) { return time(i, batch); });
+    strategy.alone_ns = MeanTimeOf(strategy.batches, [&](int batch) { return time(0, batch); });
   }
   return pool;
 }

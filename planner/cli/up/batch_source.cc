@@ -98,9 +98,9 @@ class Mixed : public BatchSource {
   std::vector<Walk> walks_;
 };
 
-class Rows : public BatchSource {
+class RowsInOrder : public BatchSource {
  public:
-  Rows(std::vector<SampleLength> rows, RowRange first, const SampleCut& cut)
+  RowsInOrder(std::vector<SampleLength> rows, RowRange first, const SampleCut& cut)
       : rows_(std::move(rows)), first_(first), cut_(cut) {}
 
   v1::Batch Make(uint64_t iteration) override {
@@ -132,7 +132,7 @@ std::unique_ptr<BatchSource> ShuffledBatches(const IndexedDataset& dataset, cons
 
 std::unique_ptr<BatchSource> RowBatches(std::vector<SampleLength> rows, RowRange first,
                                         const SampleCut& cut) {
-  return std::make_unique<Rows>(std::move(rows), first, cut);
+  return std::make_unique<RowsInOrder>(std::move(rows), first, cut);
 }
 
 }  // namespace penstock::cli

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
+#include "common/names/job_id.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/adapters.h"
 #include "planner/core/contract/check_group.h"
@@ -24,16 +24,6 @@
 
 namespace penstock::core {
 namespace {
-
-absl::Status CheckJobId(const std::string& id) {
-  if (id.empty() || id.size() > 128) return Wrong("job.job_id", "must have 1 to 128 characters");
-  for (const char c : id) {
-    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') {
-      return Wrong("job.job_id", "may have letters, digits, '-', '_' and '.' only");
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckMesh(const v1::Mesh& mesh) {
   if (mesh.pipeline() == 0) return Wrong("job.mesh.pipeline", "0; use at least 1");
@@ -369,7 +359,7 @@ double LossWeightOf(const v1::Batch& batch, const std::vector<SampleTokens>& sam
 absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   Job job;
   PENSTOCK_RETURN_IF_ERROR(CheckJobLimits(spec));
-  PENSTOCK_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("job.job_id", spec.job_id()));
   PENSTOCK_RETURN_IF_ERROR(CheckModel(spec.model()));
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
   PENSTOCK_RETURN_IF_ERROR(CheckGroup(spec));

@@ -180,7 +180,7 @@ class Diagnoser {
   }
 
   void AddSlowRanks() {
-    for (const SlowRank& slow : passes_.slow_ranks()) {
+    for (const DiagnosedRank& slow : passes_.slow_ranks()) {
       Cause cause = {.kind = CauseKind::kSlowRank, .rank = slow.rank};
       cause.factor = slow.factor;
       cause.uncertainty = slow.uncertainty;

@@ -208,7 +208,7 @@ bool PassTimes::FindSlowRank() {
     ++ranks[timeline_.places[rank].replica];
   }
   double most = 0;
-  SlowRank found;
+  DiagnosedRank found;
   double found_log = 0;
   for (size_t rank = 0; rank < of_rank.size(); ++rank) {
     if (of_rank[rank].empty() || factors_[rank] > 1) continue;

@@ -11,7 +11,7 @@
 namespace penstock::core {
 
 // A rank that takes `factor` times as long as its peers for the same work.
-struct SlowRank {
+struct DiagnosedRank {
   int32_t rank = 0;
   double factor = 1;
   // Half of the interval that holds the factor with 95 % confidence, relative to it.
@@ -27,7 +27,7 @@ class PassTimes {
   explicit PassTimes(const Timeline& timeline);
 
   // In the order in which they were found: what explains most first.
-  const std::vector<SlowRank>& slow_ranks() const { return slow_; }
+  const std::vector<DiagnosedRank>& slow_ranks() const { return slow_; }
   double FactorOf(int32_t rank) const { return factors_[rank]; }
   // What a pass of its kind takes on its model stage with usual work, nanoseconds.
   double UsualNs(const Operation& pass) const;
@@ -91,7 +91,7 @@ class PassTimes {
   std::vector<double> mean_of_kinds_;
   std::vector<double> factors_;
   std::vector<double> work_;
-  std::vector<SlowRank> slow_;
+  std::vector<DiagnosedRank> slow_;
   double work_spread_ = 0;
   double noise_ = 0;
   double foreseen_factor_ = 1;
