@@ -110,7 +110,7 @@ class MicroBatchTable {
   // [offset(slot) + stage] of field(f).
   int32_t offset(int slot) const { return static_cast<int32_t>(slot * kFields * costs_->stages()); }
   const int64_t* field(Field field) const {
-    return figures_.data() + static_cast<ptrdiff_t>(field * costs_->stages());
+    return figures_.empty() ? nullptr : figures_.data() + static_cast<ptrdiff_t>(field * costs_->stages());
   }
   // All figures of a slot, [field * stages + stage].
   absl::Span<const int64_t> figures(int slot) const {
