@@ -250,6 +250,6 @@ DAMAGES_TO_SHARES = [
         ("updates of replicas", ["rule 5"], _groups_of_replicas),
         ("static memory with shares", ["bytes"], _static),
         ("optimizer state divided as well", ["origin"], _options("shard_optimizer_state", True)),
-        ("options without shares", ["rule 4"], _options("parameter_shares", False)),
+        ("options without shares", ["rule 4", "structure"], _options("parameter_shares", False)),
     )
 ]

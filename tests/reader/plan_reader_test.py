@@ -377,13 +377,20 @@ class TheWorkedExample(unittest.TestCase):
         return "|" + "|".join(f" {cell} " if cell != "" else " " for cell in cells) + "|"
 
 
+def shortest_first(accept=lambda plan: True, before=lambda plan: True):
+    """Cases of plans that are accepted, those of `before` first: to try a damage takes a copy of the plan, and to read it its length."""
+    cases = [(name, case) for name, case in MADE.cases.items() if accept(case.planned_batch.plan)]
+    return dict(sorted(cases, key=lambda item: (not before(item[1].planned_batch.plan), item[1].plan_path.stat().st_size)))
+
+
 class TheReader(unittest.TestCase):
     def test_finds_planted_damage(self):
-        """Each damage in the first plans that have what it changes."""
+        """Each damage in the shortest plans that have what it changes."""
+        cases = shortest_first(before=lambda plan: not plan.options.parameter_shares)
         for damage in DAMAGES:
             applied = 0
             with self.subTest(damage.name):
-                for name, case in MADE.cases.items():
+                for name, case in cases.items():
                     try:
                         damaged = damage.applied_to(MADE.schema, case.planned_batch)
                     except Inapplicable:
@@ -398,17 +405,14 @@ class TheReader(unittest.TestCase):
                 self.assertGreater(applied, 0, "it was found in no plan")
 
     def test_and_verify_find_damage_to_shares(self):
-        self._both_find(DAMAGES_TO_SHARES, MADE.cases)
+        self._both_find(DAMAGES_TO_SHARES, shortest_first(lambda plan: plan.options.parameter_shares, lambda plan: not plan.meshes))
 
     def test_and_verify_find_damage_to_meshes(self):
-        with_shares = [(name, case) for name, case in MADE.cases.items() if case.planned_batch.plan.options.parameter_shares]
-        # Those of several meshes first: to try a damage takes a copy of the plan.
-        self._both_find(DAMAGES_TO_MESHES, dict(sorted(with_shares, key=lambda item: not item[1].planned_batch.plan.meshes)))
+        self._both_find(DAMAGES_TO_MESHES, shortest_first(lambda plan: plan.options.parameter_shares, lambda plan: plan.meshes))
 
     def test_and_verify_find_damage_to_parts(self):
-        # Those in parts first, but of these the shortest: to try a damage takes a copy of the plan.
-        cases = sorted(MADE.cases.items(), key=lambda item: ("parts" not in item[0], item[1].plan_path.stat().st_size))
-        self._both_find(DAMAGES_TO_PARTS, dict(cases))
+        cut = lambda plan: any(item.part_rows for replica in plan.replicas for item in replica.micro_batches)
+        self._both_find(DAMAGES_TO_PARTS, shortest_first(before=cut))
 
     def _both_find(self, damages, cases):
         """Nothing but the damage is wrong in these plans: times, predictions and hash follow from it."""
