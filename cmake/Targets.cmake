@@ -94,16 +94,16 @@ function(penstock_compile_as_test target)
   endif()
 endfunction()
 
-# penstock_test(NAME sources... LABELS labels... [WHOLE] [TIMEOUT seconds] [ENVIRONMENT NAME=value...]
+# penstock_test(NAME sources... LABELS labels... [WHOLE] [SHARDS count] [TIMEOUT seconds] [ENVIRONMENT NAME=value...]
 #               [HEADERS precompiled] [DEPS libraries...])
 #
 # LABELS: unit, integration or system; `threads` where several run and thread sanitizer can judge them (it cannot with gRPC);
 # `torch` where LibTorch is linked; `gpu` where it needs a GPU. HEADERS: of penstock_test_headers, test_headers by default. Each
 # test case is one CTest test with a time-out (default 60 s, 900 s under sanitizers); with WHOLE all of them are one, which begins early, where what they share
-# takes long to start: a server, or LibTorch, which takes 0.3 s of each process. Under sanitizers, which take 0.1 s to start, all are whole.
+# takes long to start: a server, or LibTorch, which takes 0.3 s of each process; with SHARDS they are so many. Under sanitizers, which take 0.1 s to start, all are whole.
 # tests/run counts their cases all the same.
 function(penstock_test name)
-  cmake_parse_arguments(ARG "WHOLE" "TIMEOUT;HEADERS" "LABELS;ENVIRONMENT;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "WHOLE" "TIMEOUT;HEADERS;SHARDS" "LABELS;ENVIRONMENT;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -126,11 +126,23 @@ function(penstock_test name)
   endif()
   penstock_compile_as_test(${name})
   target_precompile_headers(${name} REUSE_FROM ${ARG_HEADERS})
-  if("threads" IN_LIST ARG_LABELS)
-    if(NOT TARGET threads_tests)
-      add_custom_target(threads_tests)
+  # What tests/run builds of a sanitizer.
+  foreach(label unit threads)
+    if(label IN_LIST ARG_LABELS)
+      if(NOT TARGET ${label}_tests)
+        add_custom_target(${label}_tests)
+      endif()
+      add_dependencies(${label}_tests ${name})
     endif()
-    add_dependencies(threads_tests ${name})
+  endforeach()
+  if(ARG_SHARDS)
+    math(EXPR last "${ARG_SHARDS} - 1")
+    foreach(shard RANGE ${last})
+      add_test(NAME ${name}.${shard} COMMAND ${name})
+      set_tests_properties(${name}.${shard} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${cost} LABELS "${ARG_LABELS}"
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard};${ARG_ENVIRONMENT}")
+    endforeach()
+    return()
   endif()
   if(ARG_WHOLE)
     add_test(NAME ${name} COMMAND ${name})
