@@ -15,7 +15,7 @@ namespace penstock {
 namespace {
 
 using Json = nlohmann::json;
-using Samples = std::vector<TokenSample>;
+using TokenSamples = std::vector<TokenSample>;
 using Tokens = std::vector<int32_t>;
 
 Tokens Joined(Tokens first, const Tokens& second) {
@@ -43,7 +43,7 @@ class Reader {
     return TokenSample{.input = {}, .target = Ended(Joined(info().prefix, tokens))};
   }
 
-  absl::StatusOr<Samples> Of(const Json& line) {
+  absl::StatusOr<TokenSamples> Of(const Json& line) {
     for (const auto& [field, value] : line.items()) {
       PENSTOCK_RETURN_IF_ERROR(CheckMeansNothing(field));
       for (const char* of_tokens : {"weights", "labels", "loss_mask", "assistant_masks", "completion_mask"}) {
@@ -54,7 +54,7 @@ class Reader {
         }
       }
     }
-    PENSTOCK_ASSIGN_OR_RETURN(Samples samples, UnweightedOf(line));
+    PENSTOCK_ASSIGN_OR_RETURN(TokenSamples samples, UnweightedOf(line));
     if (!line.contains("weight")) return samples;
     PENSTOCK_ASSIGN_OR_RETURN(const float weight, WeightOf("weight", line["weight"]));
     if (weight == 0)
@@ -64,7 +64,7 @@ class Reader {
   }
 
  private:
-  absl::StatusOr<Samples> UnweightedOf(const Json& line) {
+  absl::StatusOr<TokenSamples> UnweightedOf(const Json& line) {
     if (line.contains("messages")) return Conversation(line["messages"], 0);
     if (line.contains("conversations")) return ShareGpt(line["conversations"]);
     if (line.contains("prompt") || line.contains("completion")) return Completion(line);
@@ -86,13 +86,13 @@ class Reader {
     return tokens;
   }
 
-  absl::StatusOr<Samples> Text(const Json& line) {
+  absl::StatusOr<TokenSamples> Text(const Json& line) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string text, StringOf(line, "text"));
     PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, Whole(text));
-    return Samples{std::move(sample)};
+    return TokenSamples{std::move(sample)};
   }
 
-  absl::StatusOr<Samples> Completion(const Json& line) {
+  absl::StatusOr<TokenSamples> Completion(const Json& line) {
     if (line.value("prompt", Json()).is_array() && line.value("completion", Json()).is_array()) {
       Json messages = line["prompt"];
       const size_t given = messages.size();
@@ -104,18 +104,19 @@ class Reader {
     // Apart, as the prompt is when a text is generated.
     PENSTOCK_ASSIGN_OR_RETURN(const Tokens input, tokenizer_.Encode(prompt));
     PENSTOCK_ASSIGN_OR_RETURN(const Tokens target, tokenizer_.Encode(completion));
-    return Samples{{.input = Joined(info().prefix, input), .target = Ended(target)}};
+    return TokenSamples{{.input = Joined(info().prefix, input), .target = Ended(target)}};
   }
 
-  absl::StatusOr<Samples> InputAndTarget(const Json& line) {
+  absl::StatusOr<TokenSamples> InputAndTarget(const Json& line) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string input, StringOf(line, "input"));
     PENSTOCK_ASSIGN_OR_RETURN(const std::string target, StringOf(line, "target"));
     PENSTOCK_ASSIGN_OR_RETURN(const Tokens inputs, tokenizer_.Encode(input));
     PENSTOCK_ASSIGN_OR_RETURN(const Tokens targets, tokenizer_.Encode(target));
-    return Samples{{.input = Joined(Joined(info().prefix, inputs), info().suffix), .target = Ended(targets)}};
+    return TokenSamples{
+        {.input = Joined(Joined(info().prefix, inputs), info().suffix), .target = Ended(targets)}};
   }
 
-  absl::StatusOr<Samples> Instruction(const Json& line) {
+  absl::StatusOr<TokenSamples> Instruction(const Json& line) {
     if (!info().has_chat_template) {
       return absl::InvalidArgumentError(
           "field \"instruction\" needs a tokenizer with a chat template: give \"prompt\" and \"completion\"");
@@ -131,7 +132,7 @@ class Reader {
     return Conversation(messages, 0);
   }
 
-  absl::StatusOr<Samples> ShareGpt(const Json& turns) {
+  absl::StatusOr<TokenSamples> ShareGpt(const Json& turns) {
     static const auto& roles = *new std::map<std::string, std::string>{{"human", "user"},
                                                                        {"user", "user"},
                                                                        {"gpt", "assistant"},
@@ -179,7 +180,7 @@ class Reader {
   };
 
   // Learns the answers from message `first` on.
-  absl::StatusOr<Samples> Conversation(const Json& messages, size_t first) {
+  absl::StatusOr<TokenSamples> Conversation(const Json& messages, size_t first) {
     if (!messages.is_array()) return absl::InvalidArgumentError("\"messages\" is no list");
     if (!info().has_chat_template) {
       return absl::InvalidArgumentError(
@@ -235,8 +236,8 @@ class Reader {
         absl::StrCat("messages[", answer.index, "]: the chat template writes nothing of the answer"));
   }
 
-  absl::StatusOr<Samples> EachApart(const std::vector<LearntAnswer>& answers) {
-    Samples samples;
+  absl::StatusOr<TokenSamples> EachApart(const std::vector<LearntAnswer>& answers) {
+    TokenSamples samples;
     for (const LearntAnswer& answer : answers) {
       TokenSample& sample = samples.emplace_back();
       PENSTOCK_ASSIGN_OR_RETURN(sample.input, tokenizer_.Encode(answer.asked));
@@ -247,7 +248,7 @@ class Reader {
   }
 
   // One sample: what is before the first answer is its input, what is between answers weighs nothing.
-  absl::StatusOr<Samples> Together(const std::vector<LearntAnswer>& answers) {
+  absl::StatusOr<TokenSamples> Together(const std::vector<LearntAnswer>& answers) {
     TokenSample sample;
     PENSTOCK_ASSIGN_OR_RETURN(sample.input, tokenizer_.Encode(answers.front().asked));
     size_t written = answers.front().asked.size();
@@ -263,7 +264,7 @@ class Reader {
       written = answer.whole.size();
     }
     if (std::ranges::all_of(sample.weights, [](float weight) { return weight == 1; })) sample.weights.clear();
-    return Samples{std::move(sample)};
+    return TokenSamples{std::move(sample)};
   }
 
   TextTokenizer& tokenizer_;
@@ -278,13 +279,13 @@ bool HasTokens(const Json& line) {
 
 }  // namespace
 
-absl::StatusOr<Samples> TokenizeJsonSample(std::string_view line, TextTokenizer& tokenizer,
-                                           Conversations conversations) {
+absl::StatusOr<TokenSamples> TokenizeJsonSample(std::string_view line, TextTokenizer& tokenizer,
+                                                Conversations conversations) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   // The one that names the column.
   if (!json.is_object() || HasTokens(json)) {
     PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, ParseJsonSample(line));
-    return Samples{std::move(sample)};
+    return TokenSamples{std::move(sample)};
   }
   return Reader(tokenizer, conversations).Of(json);
 }
