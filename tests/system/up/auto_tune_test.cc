@@ -36,13 +36,21 @@ class AutoTuneTest : public UpTest {
   // Another order of sums differs by 1e-15, which training makes more of; a batch left out differs by 1e-2.
   static constexpr double kTolerance = 1e-6;
 
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(UpTest::SetUp());
+    profile_ = folder_.Write("profile.json", Float64Profile().dump());
+  }
+
   std::vector<std::string> Arguments(const std::string& run, const std::vector<std::string>& more) const {
     std::vector<std::string> arguments =
         UpArguments({"--pp", "2", "--dp", "1", "--policy", "padding", "--max-length", "128", "--iterations",
-                     absl::StrCat(kIterations), "--dtype", "float64", "--run-dir", folder_.Path(run)});
+                     absl::StrCat(kIterations), "--dtype", "float64", "--profile", profile_, "--run-dir",
+                     folder_.Path(run)});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
+
+  std::string profile_;
 };
 
 TEST_F(AutoTuneTest, EveryIterationIsTrainedOnceWithTheLossesOfAnUntunedRun) {

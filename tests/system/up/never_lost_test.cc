@@ -298,7 +298,7 @@ TEST_F(FullDiskTest, GoesOnByItselfWhenThereIsRoomAgain) {
 }
 
 TEST_F(FullDiskTest, DoesNotEndTrainingAndIsSaid) {
-  PenstockRun up(folder_, "up", UpArguments({"--iterations", "400", "--checkpoint-every", "10", "--json"}));
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "150", "--checkpoint-every", "10", "--json"}));
   up.WaitForText("iteration 12/");
   disk_->Fill();
   up.WaitForText("was not written");
@@ -306,8 +306,8 @@ TEST_F(FullDiskTest, DoesNotEndTrainingAndIsSaid) {
   disk_->MakeRoom();
   EXPECT_EQ(up.Wait(), 0) << up.errors();
   EXPECT_THAT(up.errors(), Not(HasSubstr("starting it again")));
-  EXPECT_THAT(Complete(), ElementsAre(400, 390));
-  EXPECT_EQ(ProgressOf(up.errors()).size(), 400u);
+  EXPECT_THAT(Complete(), ElementsAre(150, 140));
+  EXPECT_EQ(ProgressOf(up.errors()).size(), 150u);
 }
 
 TEST_F(NeverLostTest, ALossThatIsNoNumberEndsTheRunBeforeItReachesACheckpoint) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -108,6 +109,16 @@ class UpTest : public testing::Test {
     }
     std::filesystem::create_directories(Profiles());
     std::filesystem::copy(measured, Profiles());
+  }
+
+  // The profile that was measured, of float64. For runs of which it does not matter what they cost: else the
+  // first run on each mesh measures one, which takes longer than its training.
+  nlohmann::json Float64Profile() const {
+    const auto measured = std::filesystem::directory_iterator(Profiles());
+    nlohmann::json profile = nlohmann::json::parse(ReadFile(measured->path()).value_or(""));
+    profile["model"]["dtype"] = "DATA_TYPE_FLOAT64";
+    profile["profile"]["bytes_per_element"] = 8;
+    return profile;
   }
 
   std::string Profiles() const { return folder_.Path("cache/profiles"); }
