@@ -24,7 +24,7 @@
 
 namespace penstock {
 
-// Complete checkpoints that a job keeps.
+// Complete checkpoints that a job keeps, unless told otherwise.
 inline constexpr size_t kKeptCheckpoints = 2;
 
 struct Checkpoint {

@@ -53,6 +53,7 @@ absl::StatusOr<CheckpointManifest> CollectRecords(const std::string& partial, ui
 }
 
 void RemoveOlder(const std::string& directory, uint64_t newest, size_t keep, FolderChanges& changes) {
+  if (keep == 0) return;
   size_t sound = 0;
   for (const uint64_t iteration : CompleteCheckpoints(directory)) {
     if (iteration > newest) continue;

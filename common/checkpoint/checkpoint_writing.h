@@ -33,9 +33,9 @@ absl::Status RecordPart(const std::string& directory, uint32_t rank, const Check
                         FolderChanges& changes);
 
 // Makes the partial checkpoint a complete one, then removes those before it but the newest sound ones, so
-// that `keep` are left with it; later ones, which another run has left, stay. Replaces a complete checkpoint
-// of the same iteration. For one process at a time. Possible errors: FAILED_PRECONDITION (the part of a rank
-// is missing: names it; or parts are of several jobs), those of FolderChanges.
+// that `keep` are left with it (0: all stay); later ones, which another run has left, stay. Replaces a
+// complete checkpoint of the same iteration. For one process at a time. Possible errors: FAILED_PRECONDITION
+// (the part of a rank is missing: names it; or parts are of several jobs), those of FolderChanges.
 absl::Status CompleteCheckpoint(const std::string& directory, uint64_t next_iteration, size_t keep,
                                 FolderChanges& changes);
 

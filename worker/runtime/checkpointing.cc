@@ -93,7 +93,7 @@ void Checkpointing::Complete(bool training_goes_on) {
   if (parts_.rank != 0) return;
   writer_.Add([this, next_iteration, training_goes_on]() -> absl::Status {
     const absl::Status status =
-        AnnotateError(CompleteCheckpoint(parts_.directory, next_iteration, kKeptCheckpoints, *parts_.changes),
+        AnnotateError(CompleteCheckpoint(parts_.directory, next_iteration, parts_.kept, *parts_.changes),
                       NameOf(next_iteration));
     if (GivesUp(status, training_goes_on)) {
       // The room that it takes is what the next one needs.

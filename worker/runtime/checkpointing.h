@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_part.h"
 #include "common/files/folder_changes.h"
 #include "worker/program/job.h"
@@ -55,6 +56,8 @@ struct CheckpointingParts {
   std::function<absl::Status()> meet = {};
   // Called in the background when this rank's part is on the disk. May be empty.
   std::function<void(size_t bytes, absl::Duration took)> part_written = {};
+  // The newest complete ones that stay; 0: all.
+  size_t kept = kKeptCheckpoints;
   // A checkpoint that cannot be written does not end training.
   bool goes_on_after_failure = false;
   // Called in the background, with the reason, when this rank has given one up. May be empty.

@@ -60,6 +60,10 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--checkpoint-dir", run.checkpoint_dir,
                  "Folder of the checkpoints (default: none are written)");
   app.add_flag("--no-checkpoints", run.no_checkpoints, "Read checkpoints for --resume, but write none");
+  app.add_option("--keep-checkpoints", run.kept_checkpoints,
+                 "So many of the newest complete checkpoints stay; 0: all. The same on all ranks")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--checkpoint-failures", run.checkpoint_failures,
                  "What a checkpoint that cannot be written does while training goes on: continue tries the "
                  "next one, stop ends the epoch. The same on all ranks")

@@ -1,11 +1,13 @@
 // The command line of penstock-worker.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/dataset/named_datasets.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/client/security.h"
@@ -34,6 +36,8 @@ struct RunOptions {
   bool resume = false;
   // Checkpoints are read and not written.
   bool no_checkpoints = false;
+  // The newest complete ones that stay; 0: all.
+  size_t kept_checkpoints = kKeptCheckpoints;
   // "continue": training goes on after a checkpoint that cannot be written; or "stop".
   std::string checkpoint_failures = "continue";
   std::string init_from;

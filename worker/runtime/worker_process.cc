@@ -228,6 +228,7 @@ class Worker {
          .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
          .meet = [&] { return trainer.Meet(); },
          .part_written = [&](size_t bytes, absl::Duration took) { metrics_.OnCheckpointPart(bytes, took); },
+         .kept = options_.kept_checkpoints,
          .goes_on_after_failure = options_.checkpoint_failures == "continue",
          .given_up = [&](const absl::Status& why) { metrics_.OnCheckpointFailed(why); }});
     writing = &checkpoints;

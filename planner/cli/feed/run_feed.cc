@@ -83,6 +83,7 @@ absl::StatusOr<v1::JobSpec> Feed::JobOfFlags(const RunData& data) {
                                .stopped = [this](absl::Duration most) { return stop_.WaitFor(most); }};
   PENSTOCK_ASSIGN_OR_RETURN(const GivenParts given, ReadGivenParts(flags_, tools));
   if (given.model.has_value()) LimitLengthsTo(*given.model, &flags_);
+  PENSTOCK_RETURN_IF_ERROR(CountIterations(data, given, &flags_));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(flags_, data, given, tools));
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::JobSpec> registered, RegisteredJob());
   if (registered.has_value() && !given.profile.has_value()) {

@@ -14,17 +14,17 @@ std::optional<Checkpoint> LastCheckpoint(const std::string& directory) {
   return NewestCheckpoint(directory, CheckpointDepth::kSizes, nullptr).value_or(std::nullopt);
 }
 
-void CompleteLeftCheckpoints(const std::string& directory, const SayToUser& say) {
+void CompleteLeftCheckpoints(const std::string& directory, size_t keep, const SayToUser& say) {
   for (const uint64_t iteration : PartialCheckpoints(directory)) {
-    if (!CompleteCheckpoint(directory, iteration, kKeptCheckpoints, RealFolderChanges()).ok()) continue;
+    if (!CompleteCheckpoint(directory, iteration, keep, RealFolderChanges()).ok()) continue;
     say(absl::StrCat("checkpoint ", CheckpointPath(directory, iteration),
                      ": a worker ended before it was complete; all parts are there, it is completed"));
   }
 }
 
-absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& directory,
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& directory, size_t keep,
                                                              const SayToUser& say) {
-  CompleteLeftCheckpoints(directory, say);
+  CompleteLeftCheckpoints(directory, keep, say);
   std::vector<std::string> damaged;
   PENSTOCK_ASSIGN_OR_RETURN(
       std::optional<Checkpoint> newest,

@@ -1,6 +1,7 @@
 #include "planner/cli/up/job_setup.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -19,6 +20,7 @@
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/proposed_strategies.h"
 #include "planner/core/contract/check_group.h"
+#include "planner/core/contract/limits.h"
 #include "planner/core/cost/adapted_profile.h"
 
 namespace penstock::cli {
@@ -80,6 +82,11 @@ absl::StatusOr<v1::ModelSpec> ModelOf(const UpOptions& options, const RunData& d
   return ModelOfFlags(options, vocab);
 }
 
+v1::Architecture ArchitectureOf(const UpOptions& options, const GivenParts& given) {
+  if (IsSimulated(options)) return given.profile->model().architecture();
+  return given.model.has_value() ? given.model->architecture() : options.architecture;
+}
+
 // That of the cache, which is measured first where it is not there.
 absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, const v1::ModelSpec& model,
                                                   const RunSetupTools& tools) {
@@ -137,6 +144,21 @@ absl::StatusOr<GivenParts> ReadGivenParts(const UpOptions& options, const RunSet
   }
   PENSTOCK_ASSIGN_OR_RETURN(given.model, ReadGivenModel(options, tools));
   return given;
+}
+
+absl::Status CountIterations(const RunData& data, const GivenParts& given, UpOptions* options) {
+  if (options->epochs == 0) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut,
+                            data.SummarizeCut(*options, ArchitectureOf(*options, given)));
+  const double samples = options->epochs * static_cast<double>(cut.samples - cut.dropped_samples);
+  const double iterations = std::ceil(samples / static_cast<double>(options->global_batch));
+  if (iterations > static_cast<double>(core::kMostIterations)) {
+    return absl::InvalidArgumentError(absl::StrCat("--epochs ", options->epochs, " are ", iterations,
+                                                   " iterations, at most ", core::kMostIterations,
+                                                   " are allowed"));
+  }
+  options->iterations = static_cast<uint64_t>(iterations);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data, const GivenParts& given,

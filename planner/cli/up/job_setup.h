@@ -36,8 +36,13 @@ struct GivenParts {
 // Possible errors: those of ReadProfileFile, ReadHuggingFaceConfig and OpenModelFolder, naming the flag.
 absl::StatusOr<GivenParts> ReadGivenParts(const UpOptions& options, const RunSetupTools& tools);
 
-// The job without its cost profile and first iteration. LimitLengthsTo was called. Possible errors:
-// INVALID_ARGUMENT, NOT_FOUND (a flag or a file; named).
+// With --epochs: as many iterations as pass so often through the samples that the limits of length leave.
+// LimitLengthsTo was called. Possible errors: INVALID_ARGUMENT (names --epochs), those of
+// RunData::SummarizeCut.
+absl::Status CountIterations(const RunData& data, const GivenParts& given, UpOptions* options);
+
+// The job without its cost profile and first iteration. LimitLengthsTo and CountIterations were called.
+// Possible errors: INVALID_ARGUMENT, NOT_FOUND (a flag or a file; named).
 absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data, const GivenParts& given,
                                     const RunSetupTools& tools);
 

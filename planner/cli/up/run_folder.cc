@@ -60,7 +60,7 @@ absl::StatusOr<uint64_t> Resume(const RunFolderOptions& options, const std::stri
   PENSTOCK_RETURN_IF_ERROR(CheckSameRun(before, record, options.allowed_changes, options.path));
   record.auto_tune = before.auto_tune;
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest,
-                            CheckpointToResume(checkpoints, options.say));
+                            CheckpointToResume(checkpoints, options.kept_checkpoints, options.say));
   if (newest.has_value()) return newest->manifest.next_iteration;
   return absl::NotFoundError(absl::StrCat("--resume: no checkpoint in '", checkpoints, "'"));
 }

@@ -43,6 +43,8 @@ struct RunFolderOptions {
   bool fresh = false;
   // What may differ from the run that is resumed (ChangeableFlags).
   std::vector<std::string> allowed_changes = {};
+  // As for CompleteCheckpoint.
+  size_t kept_checkpoints = kKeptCheckpoints;
   // Tells the user of checkpoints that cannot be used.
   SayToUser say = {};
 };

@@ -102,6 +102,7 @@ absl::StatusOr<RunFolder> MakeFolder(const UpOptions& options, const RunData& da
                            .resume = options.resume,
                            .fresh = options.fresh,
                            .allowed_changes = options.allowed_changes,
+                           .kept_checkpoints = options.kept_checkpoints,
                            .say = tools.say},
                           record);
 }
@@ -137,6 +138,7 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
   PENSTOCK_RETURN_IF_ERROR(CheckInitialModelStays(options));
   PENSTOCK_ASSIGN_OR_RETURN(const GivenParts given, ReadGivenParts(options, tools));
   if (given.model.has_value()) LimitLengthsTo(*given.model, &options);
+  PENSTOCK_RETURN_IF_ERROR(CountIterations(data, given, &options));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(options, data, given, tools));
   PENSTOCK_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, data, job, tools));
   job.set_first_iteration(folder.first_iteration);

@@ -251,8 +251,8 @@ absl::Status ElasticRun::Run() {
   for (;;) {
     PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<UpRun> run, SetUp(options));
     if (tune_.has_value() && tune_->tried().empty()) {
-      PENSTOCK_RETURN_IF_ERROR(AutoTune::CheckLength(TuneOptions(), full_.fixed_costs,
-                                                     run->job().first_iteration(), full_.iterations));
+      PENSTOCK_RETURN_IF_ERROR(AutoTune::CheckLength(
+          TuneOptions(), full_.fixed_costs, run->job().first_iteration(), run->options().iterations));
     }
     const absl::Status ended = run->RunProcesses();
     const absl::StatusOr<std::optional<UpOptions>> next = Next(*run, ended);

@@ -129,6 +129,11 @@ absl::Status CheckHostFlags(const CLI::App& command, const UpOptions& up) {
 void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
   command.add_flag("--no-checkpoints", up.no_checkpoints, "Write no checkpoint, not even at the end");
   command
+      .add_option("--keep-checkpoints", up.kept_checkpoints,
+                  "So many of the newest checkpoints stay, older ones are removed; 0: all stay")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
       .add_option(
           "--checkpoint-failures", up.checkpoint_failures,
           "What a checkpoint that cannot be written (a full disk) does: continue says so, trains on and "
@@ -263,6 +268,13 @@ void ReplaceData(const CLI::App& command, FlagValues& of_run) {
     if (command.get_option(given)->count() > 0) of_run.erase(other);
 }
 
+// The same of how long it is.
+void ReplaceIterations(const CLI::App& command, FlagValues& of_run) {
+  for (const auto& [given, other] :
+       {std::pair("--epochs", "--iterations"), std::pair("--iterations", "--epochs")})
+    if (command.get_option(given)->count() > 0) of_run.erase(other);
+}
+
 // The same of the mesh: that of flags, or strategies.
 void ReplaceMesh(const CLI::App& command, FlagValues& of_run) {
   const auto& mesh = MeshFlags();
@@ -287,6 +299,7 @@ absl::Status CompleteFlags(CLI::App& command, UpOptions& up) {
     }
     if (!record.ok()) return AnnotateError(record.status(), "--resume");
     ReplaceData(command, record->flags);
+    ReplaceIterations(command, record->flags);
     ReplaceMesh(command, record->flags);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(GiveFlags(record->flags, command), up.run_dir + "/run.json"));
     up.model_of_run = !model_given && GivesWholeModel(up);

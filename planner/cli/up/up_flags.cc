@@ -51,6 +51,10 @@ void AddDataFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--max-target", up.limits.max_target,
                      "Encoder-decoder: cut targets to this many tokens");
   command.add_option("--iterations", up.iterations, "Iterations of the whole run")->capture_default_str();
+  command
+      .add_option("--epochs", up.epochs,
+                  "In place of --iterations: as many as pass so often through the dataset")
+      ->check(CLI::PositiveNumber);
 }
 
 void AddPlanFlags(CLI::App& command, UpOptions& up) {
@@ -215,6 +219,17 @@ absl::Status RefuseModelFlags(const CLI::App& command, std::vector<const char*> 
   return absl::OkStatus();
 }
 
+absl::Status CheckIterationsAreGivenOnce(const CLI::App& command, const UpOptions& up) {
+  if (up.epochs == 0) return absl::OkStatus();
+  if (command.get_option("--iterations")->count() > 0)
+    return absl::InvalidArgumentError("--epochs and --iterations exclude each other: give one");
+  if (!up.dataset.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--epochs counts passes through one --dataset: give --iterations (of a --mix the first lines of the "
+      "run "
+      "say how many epochs of each dataset they are)");
+}
+
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckModelFitsDevice(const CLI::App& command, const UpOptions& up) {
   if (!IsSimulated(up)) return absl::OkStatus();
@@ -281,6 +296,7 @@ bool GivesWholeModel(const UpOptions& up) { return !up.model.empty() || !up.init
 
 absl::Status ReadJobFlags(const CLI::App& command, UpOptions& up) {
   PENSTOCK_RETURN_IF_ERROR(CheckDataIsGivenOnce(command));
+  PENSTOCK_RETURN_IF_ERROR(CheckIterationsAreGivenOnce(command, up));
   PENSTOCK_RETURN_IF_ERROR(CheckModelFitsDevice(command, up));
   PENSTOCK_RETURN_IF_ERROR(CheckModelIsGivenOnce(command, up));
   PENSTOCK_RETURN_IF_ERROR(CheckAdaptersHaveAModel(up));

@@ -1,6 +1,7 @@
 // What `penstock up` was asked for.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/dataset/named_datasets.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
@@ -82,6 +84,8 @@ struct UpOptions {
   // A maximum length of 0: 2048, or what LimitLengthsTo makes of it; with simulated devices no limit.
   LengthLimits limits;
   uint64_t iterations = 30;
+  // 0: as many iterations as above. Otherwise CountIterations makes them of it.
+  double epochs = 0;
 
   // Mesh and planning. A memory limit of 0 is this machine's free memory divided by the ranks; on GPUs a
   // share of the GPU's, with simulated devices all of the memory of the profile's cluster.
@@ -164,6 +168,8 @@ struct UpOptions {
   // 0: only at the end and when it is stopped.
   uint64_t checkpoint_every = 0;
   bool no_checkpoints = false;
+  // The newest complete ones that stay; 0: all.
+  size_t kept_checkpoints = kKeptCheckpoints;
   // "continue": training goes on after a checkpoint that cannot be written; or "stop".
   std::string checkpoint_failures = "continue";
   // On a signal: seconds for the iteration and its checkpoint.

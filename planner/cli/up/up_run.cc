@@ -109,6 +109,7 @@ std::vector<std::string> UpRun::WorkerArguments() const {
     arguments.push_back(absl::StrCat("--otlp-endpoint=", options_.otlp_endpoint));
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
   arguments.push_back(absl::StrCat("--checkpoint-failures=", options_.checkpoint_failures));
+  arguments.push_back(absl::StrCat("--keep-checkpoints=", options_.kept_checkpoints));
   if (!simulated()) {
     if (!options_.mix.empty())
       arguments.push_back(absl::StrCat("--mix=", ToText(WithAbsolutePaths(options_.mix))));
@@ -458,7 +459,7 @@ absl::Status UpRun::WaitForWorkers(const TrainingRun& run) {
     case Wait::kEnded:
       // One that died once all was done, or came too late to do anything, takes nothing away: what it has
       // written is there.
-      CompleteLeftCheckpoints(setup_.folder.checkpoints, Say());
+      CompleteLeftCheckpoints(setup_.folder.checkpoints, options_.kept_checkpoints, Say());
       return supervised() && !MissesLastCheckpoint() ? absl::OkStatus() : cluster_->Check();
     case Wait::kSignal:
       return absl::CancelledError("stopped by a signal");
@@ -506,7 +507,7 @@ absl::Status UpRun::RunProcesses() {
   absl::Status status = StartProcesses();
   if (status.ok()) status = Train();
   cluster_->Stop();
-  CompleteLeftCheckpoints(setup_.folder.checkpoints, Say());
+  CompleteLeftCheckpoints(setup_.folder.checkpoints, options_.kept_checkpoints, Say());
   return status;
 }
 

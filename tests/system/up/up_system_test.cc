@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/files/files.h"
 #include "common/grpc/security/client_flags.h"
 #include "tests/support/planner_process.h"
@@ -30,8 +31,8 @@ TEST_F(UpTest, TrainsWithEveryIterationPlannedAhead) {
   const std::string trace = folder_.Path("trace.json");
   // More tokens than it has: a profile of this model is measured.
   PenstockRun up(folder_, "up",
-                 UpArguments({"--iterations", "20", "--json", "--trace", trace, "--checkpoint-every", "10",
-                              "--vocab", "2048"}));
+                 UpArguments({"--iterations", "20", "--json", "--trace", trace, "--checkpoint-every", "4",
+                              "--keep-checkpoints", "3", "--vocab", "2048"}));
   ASSERT_EQ(up.Wait(), 0) << up.errors();
   const auto summary = nlohmann::json::parse(up.output());
   EXPECT_EQ(summary["iterations"], 20);
@@ -40,6 +41,7 @@ TEST_F(UpTest, TrainsWithEveryIterationPlannedAhead) {
   EXPECT_LT(summary["waited_for_plan_ms"].get<double>(), 1000) << up.errors();
   EXPECT_GT(summary["prediction_error"].get<double>(), 0);
   EXPECT_TRUE(std::filesystem::exists(summary["checkpoint"].get<std::string>()));
+  EXPECT_EQ(CompleteCheckpoints(RunDir() + "/checkpoints"), (std::vector<uint64_t>{20, 16, 12}));
   EXPECT_THAT(up.errors(), HasSubstr("iteration 19/19"));
 
   const auto events = nlohmann::json::parse(*ReadFile(trace))["traceEvents"];

@@ -67,9 +67,9 @@ class CheckpointWritingTest : public ::testing::Test {
     }
   }
 
-  void Write(uint64_t iteration) {
+  void Write(uint64_t iteration, size_t keep = 2) {
     WriteParts(iteration);
-    const absl::Status status = CompleteCheckpoint(dir_, iteration, /*keep=*/2, changes_);
+    const absl::Status status = CompleteCheckpoint(dir_, iteration, keep, changes_);
     ASSERT_TRUE(status.ok()) << status;
   }
 
@@ -105,6 +105,13 @@ TEST_F(CheckpointWritingTest, WhatIsCompleteIsSoundAndHoldsItsPartsAlone) {
 TEST_F(CheckpointWritingTest, KeepsTheLastTwo) {
   for (const uint64_t iteration : {2, 4, 6, 8}) Write(iteration);
   EXPECT_THAT(Names(), UnorderedElementsAre("iteration-6", "iteration-8"));
+}
+
+TEST_F(CheckpointWritingTest, KeepsAsManyAsAskedForOrAll) {
+  for (const uint64_t iteration : {2, 4, 6}) Write(iteration, /*keep=*/0);
+  EXPECT_THAT(Names(), UnorderedElementsAre("iteration-2", "iteration-4", "iteration-6"));
+  Write(8, /*keep=*/1);
+  EXPECT_THAT(Names(), UnorderedElementsAre("iteration-8"));
 }
 
 TEST_F(CheckpointWritingTest, ADamagedOneDoesNotTakeThePlaceOfASoundOne) {
