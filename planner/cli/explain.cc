@@ -52,15 +52,15 @@ TimeSplit MeanOfMesh(const Explanation& explanation, const ExplainedMesh& mesh) 
   return MeanOf(std::vector<TimeSplit>(first, first + mesh.ranks));
 }
 
-struct TimeColumn {
+struct ShareColumn {
   std::string title;
   TimeSplit shares;
 };
 
 // Of several meshes: how each of them does is what matters.
-std::vector<TimeColumn> TimeColumns(const Explanation& explanation) {
+std::vector<ShareColumn> ShareColumns(const Explanation& explanation) {
   const std::vector<TimeSplit>& ranks = explanation.ranks;
-  std::vector<TimeColumn> columns = {{"mean", SharesOf(MeanOf(ranks))}};
+  std::vector<ShareColumn> columns = {{"mean", SharesOf(MeanOf(ranks))}};
   for (const ExplainedMesh& mesh : explanation.meshes)
     columns.push_back({mesh.name, SharesOf(MeanOfMesh(explanation, mesh))});
   const Extremes extremes = ExtremesOf(ranks);
@@ -72,14 +72,14 @@ std::vector<TimeColumn> TimeColumns(const Explanation& explanation) {
 }
 
 std::string TimeTable(const Explanation& explanation) {
-  const std::vector<TimeColumn> columns = TimeColumns(explanation);
+  const std::vector<ShareColumn> columns = ShareColumns(explanation);
   std::vector<std::string> head = {"where the time goes"};
-  for (const TimeColumn& column : columns) head.push_back(column.title);
+  for (const ShareColumn& column : columns) head.push_back(column.title);
   TextTable table(head);
   for (int part = 0; part < kTimeParts; ++part) {
     std::vector<std::string> row = {Title(static_cast<TimePart>(part))};
     double largest = 0;
-    for (const TimeColumn& column : columns) {
+    for (const ShareColumn& column : columns) {
       row.push_back(Percent(column.shares[part]));
       largest = std::max(largest, column.shares[part]);
     }

@@ -25,7 +25,7 @@ constexpr absl::Duration kGrace = absl::Seconds(60);
 // On a busy machine it takes so many times as long, with a tensor degree.
 constexpr int kMostWait = 4;
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
-constexpr size_t kShownLogLines = 4;
+constexpr size_t kShownLinesOfWorker = 4;
 
 absl::Status WriteModelFile(const v1::ModelSpec& model, const std::string& path) {
   std::string json;
@@ -91,7 +91,7 @@ absl::Status RunMeasuringWorkers(const MeasuringWorkers& workers, const std::str
   PENSTOCK_RETURN_IF_ERROR(ended.status());
   if (!ended->ok()) {
     return absl::UnavailableError(absl::StrCat("the worker ", ended->ToString(), "; the end of ", log, ":\n",
-                                               LogTail(log, kShownLogLines)));
+                                               LogTail(log, kShownLinesOfWorker)));
   }
   std::filesystem::remove(log, ignored);
   return absl::OkStatus();

@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 constexpr int kFormat = 2;
 constexpr const char* kAutoTune = "auto_tune";
 
-std::string RecordFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/run.json"); }
+std::string RunRecordFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/run.json"); }
 
 absl::Status Wrong(const std::string& file, absl::string_view what) {
   return absl::InvalidArgumentError(
@@ -94,10 +94,10 @@ std::optional<FlagValues> ParseFlags(const json& object) {
 }
 
 absl::Status AddToRecord(const std::string& run_dir, const char* key, const ordered_json& value) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(RecordFile(run_dir)));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(RunRecordFile(run_dir)));
   ordered_json object = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   object[key] = value;
-  return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
+  return WriteFileAtomically(RunRecordFile(run_dir), object.dump(1) + "\n");
 }
 
 // A number of a run by the flag that sets it.
@@ -201,7 +201,7 @@ absl::Status CheckPositions(const RunRecord& before, const RunRecord& now, const
 }  // namespace
 
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& run_dir) {
-  const std::string file = RecordFile(run_dir);
+  const std::string file = RunRecordFile(run_dir);
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
   uint64_t format = 0;
@@ -231,7 +231,7 @@ absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record)
                          {"job", ordered_json::parse(job, nullptr, /*allow_exceptions=*/false)}};
   if (!record.auto_tune.empty())
     object[kAutoTune] = ordered_json::parse(record.auto_tune, nullptr, /*allow_exceptions=*/false);
-  return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
+  return WriteFileAtomically(RunRecordFile(run_dir), object.dump(1) + "\n");
 }
 
 absl::Status RecordOutlook(const std::string& run_dir, const ordered_json& outlook) {
@@ -247,7 +247,7 @@ absl::StatusOr<std::string> NewestRunFolder(const std::string& runs) {
   fs::file_time_type newest_time = fs::file_time_type::min();
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(runs, error)) {
-    const fs::file_time_type time = fs::last_write_time(RecordFile(entry.path().string()), error);
+    const fs::file_time_type time = fs::last_write_time(RunRecordFile(entry.path().string()), error);
     if (error || time <= newest_time) continue;
     newest = entry.path().string();
     newest_time = time;

@@ -17,7 +17,7 @@ namespace penstock::core {
 namespace {
 
 // A cause that gains less is not worth a line.
-constexpr double kLeastGain = 0.01;
+constexpr double kLeastShownGain = 0.01;
 // So many candidates of a kind are replayed: those that lost most.
 constexpr size_t kMostCandidates = 4;
 // A link is slow from so many times on what others take. Where nobody says what was foreseen, transfers are
@@ -117,7 +117,7 @@ class Diagnoser {
   }
   double GainOf(const Mend& mend) const { return 1 - MeanWith(mend) / std::max(replayed_ns_, 1.0); }
 
-  void Add(Cause cause, const Mend& mend, double least_gain = kLeastGain) {
+  void Add(Cause cause, const Mend& mend, double least_gain = kLeastShownGain) {
     cause.gain = GainOf(mend);
     if (cause.gain >= least_gain) diagnosis_.causes.push_back(cause);
   }

@@ -16,7 +16,7 @@ constexpr double kGroupBytes = 60;
 constexpr double kStartSampleBytes = 290;
 // As planner/core/search/dynamic_policy.cc: micro-batches whose tables are held side by side. Then those of
 // starts that are kept, in numbers of micro-batches of the plan.
-constexpr double kSideBySide = 32'768;
+constexpr double kMicroBatchesSideBySide = 32'768;
 constexpr double kKeptStarts = 4;
 // For each instruction: of the programs, their simulation, the plan as a message and its check together.
 constexpr double kInstructionBytes = 440;
@@ -118,8 +118,9 @@ double SearchBytes(const PlanningShape& shape, double plan) {
   const double samples = static_cast<double>(shape.samples);
   const double all = StartMicroBatches(shape);
   const double with_tables =
-      shape.searches ? std::min(all, std::max(kSideBySide, samples) + kKeptStarts * std::min(samples, plan))
-                     : all;
+      shape.searches
+          ? std::min(all, std::max(kMicroBatchesSideBySide, samples) + kKeptStarts * std::min(samples, plan))
+          : all;
   const double context_ranks = static_cast<double>(std::max<int64_t>(1, shape.context));
   const double of_slot = kSlotBytes + kSlotStageBytes * static_cast<double>(shape.stages) +
                          kSlotContextBytes * (context_ranks - 1);

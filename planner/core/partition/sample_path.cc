@@ -19,7 +19,7 @@ constexpr int kLongestSegment = 3;
 constexpr int64_t kLooks = 12;
 constexpr int kLongestReversal = 1000;
 // Below this a gain is rounding.
-constexpr double kLeastGain = 1e-9;
+constexpr double kRoundingGain = 1e-9;
 
 double Distance(const PathPoint& a, const PathPoint& b) { return std::abs(a.x - b.x) + std::abs(a.y - b.y); }
 
@@ -203,7 +203,7 @@ bool PathImprovement::TryExchange(uint32_t a) {
       if (near >= now) break;
       const uint32_t d = forwards ? Next(c) : Previous(c);
       if (c == b || d == a) continue;
-      if (now + Far(c, d) - near - Far(b, d) <= kLeastGain || TooLong(a, c)) continue;
+      if (now + Far(c, d) - near - Far(b, d) <= kRoundingGain || TooLong(a, c)) continue;
       Exchange(a, b, c, d);
       for (const uint32_t point : {a, b, c, d}) Wake(point);
       return true;
@@ -243,7 +243,7 @@ bool PathImprovement::TryMoveSegment(uint32_t a, uint32_t end, bool forwards) {
     for (const bool to_right : {true, false}) {
       const uint32_t d = to_right ? Next(c) : Previous(c);
       if (InSegment(d, left, right)) continue;
-      if (gain - near - Far(end, d) + Far(c, d) <= kLeastGain || TooLong(a, c)) continue;
+      if (gain - near - Far(end, d) + Far(c, d) <= kRoundingGain || TooLong(a, c)) continue;
       // The edge's first point, and whether `left` comes next to it.
       if (to_right) {
         MoveSegment(left, right, c, /*straight=*/a == left);

@@ -24,7 +24,7 @@ constexpr int kMoreBlocks = 4;
 constexpr double kAsGoodEven = 1.002;
 constexpr double kAsGoodUneven = 1.01;
 // Larger micro-batches are not looked at beyond it.
-constexpr double kHopeless = 1.5;
+constexpr double kHopelessSize = 1.5;
 constexpr int kLargest = 64;
 
 // Of so many samples of a block that begins at `first`.
@@ -112,7 +112,7 @@ int ForeseeSize(const ScheduleSpace& space, const Job& job, absl::Span<const Sam
     const int micro_batches = std::max(1, (samples + size * replicas - 1) / (size * replicas));
     times.emplace_back(size, foreseer.TimeOf(size, micro_batches));
     best = std::min(best, times.back().second);
-    if (best < static_cast<double>(kInfeasibleNs) && times.back().second > kHopeless * best) break;
+    if (best < static_cast<double>(kInfeasibleNs) && times.back().second > kHopelessSize * best) break;
   }
   const double as_good = best * (lengths == Lengths::kEven ? kAsGoodEven : kAsGoodUneven);
   for (const auto& [size, time] : times)
