@@ -13,6 +13,9 @@
 namespace penstock::worker {
 namespace {
 
+// For who is not met: several attempts take nine times as long.
+constexpr std::chrono::milliseconds kInVain{500};
+
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPromptly = absl::Seconds(5);
@@ -107,7 +110,7 @@ TEST(SilentPeer, IsUnavailableWhenTheTimeIsOver) {
 TEST(SilentPeer, ThatNeverJoinsIsUnavailable) {
   const CommTestServer server;
   CommunicatorOptions options = server.Options(0, 2);
-  options.connect_timeout = std::chrono::seconds(2);
+  options.connect_timeout = kInVain;
   ExpectLost(MakeGlooCommunicator(options).status(), "joining the group of ranks 0, 1 as rank 0");
 }
 
@@ -119,7 +122,7 @@ TEST(SilentPeer, OfAnotherEpochIsNotMet) {
     ranks.emplace_back([&, rank] {
       CommunicatorOptions options = server.Options(rank, 2);
       options.epoch = rank;
-      options.connect_timeout = std::chrono::seconds(2);
+      options.connect_timeout = kInVain;
       statuses[rank] = MakeGlooCommunicator(options).status();
     });
   }
@@ -136,7 +139,7 @@ TEST(MissingStore, IsUnavailable) {
     const CommTestServer gone;
     options.rendezvous_address = gone.address();
   }
-  options.connect_timeout = std::chrono::seconds(2);
+  options.connect_timeout = kInVain;
   ExpectLost(MakeGlooCommunicator(options).status(), options.rendezvous_address);
 }
 

@@ -14,6 +14,9 @@
 namespace penstock::worker {
 namespace {
 
+// For who is not met: several attempts take nine times as long.
+constexpr std::chrono::milliseconds kInVain{500};
+
 constexpr absl::Duration kDeadline = absl::Seconds(20);
 constexpr size_t kHeldByStranger = 300;
 const std::string kSecret(32, 's');
@@ -65,7 +68,9 @@ TEST_F(RendezvousGuardTest, RanksWithTheSecretMeet) {
 }
 
 TEST_F(RendezvousGuardTest, ARankWithoutTheSecretMeetsNobody) {
-  for (const absl::Status& outcome : Join(Options(0), Options(1, std::string(32, 'x'))))
+  std::vector<CommunicatorOptions> options = {Options(0), Options(1, std::string(32, 'x'))};
+  for (CommunicatorOptions& one : options) one.connect_timeout = kInVain;
+  for (const absl::Status& outcome : Join(options[0], options[1]))
     EXPECT_EQ(outcome.code(), absl::StatusCode::kUnavailable) << outcome;
 }
 
@@ -86,10 +91,10 @@ TEST_F(RendezvousGuardTest, RanksMeetBesideAStrangerAtTheTable) {
 
 TEST_F(RendezvousGuardTest, RankZeroWaitsUntilAllHaveJoined) {
   CommunicatorOptions first = Options(0);
-  first.connect_timeout = std::chrono::seconds(2);
+  first.connect_timeout = kInVain;
   EXPECT_THAT(AwaitAllJoined(first), Fails(absl::StatusCode::kUnavailable, "waiting for all ranks"));
   EXPECT_THAT(AwaitAllJoined(Options(1)), IsOk());
-  EXPECT_THAT(AwaitAllJoined(first), IsOk());
+  EXPECT_THAT(AwaitAllJoined(Options(0)), IsOk());
 }
 
 }  // namespace

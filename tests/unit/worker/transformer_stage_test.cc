@@ -70,13 +70,18 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Family, Layout>>& i
          layouts[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, EveryModel,
-    ::testing::Combine(::testing::Values(Family::kGpt, Family::kT5, Family::kGatedT5, Family::kLlama,
+const auto kFamilies = ::testing::Values(Family::kGpt, Family::kT5, Family::kGatedT5, Family::kLlama,
                                          Family::kTiedGpt, Family::kTiedT5, Family::kExperts, Family::kGemma,
-                                         Family::kOlmo, Family::kSharedExpert),
-                       ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated)),
-    NameOf);
+                                         Family::kOlmo, Family::kSharedExpert);
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
+                         ::testing::Combine(kFamilies, ::testing::Values(Layout::kPadded, Layout::kPacked,
+                                                                         Layout::kConcatenated)),
+                         NameOf);
+
+// Two passes for each parameter; of other layouts gradients equal those of the plain implementation.
+class GradientsOfEveryModel : public EveryModel {};
+INSTANTIATE_TEST_SUITE_P(Models, GradientsOfEveryModel,
+                         ::testing::Combine(kFamilies, ::testing::Values(Layout::kPacked)), NameOf);
 
 TEST_P(EveryModel, EqualsThePlainImplementation) {
   const Result plain = PlainModel(Config(DataType::kFloat64), kSeed, kSamples, layout());
@@ -144,7 +149,7 @@ TEST_P(EveryModel, ASplitBackwardPassGivesTheSameBits) {
   }
 }
 
-TEST_P(EveryModel, GradientsAreTheSlopesOfTheLoss) {
+TEST_P(GradientsOfEveryModel, AreTheSlopesOfTheLoss) {
   const ModelConfig config = Config(DataType::kFloat64);
   TestPipeline pipeline(config, kSeed, kWhole);
   const double loss_tokens = CountLossTokens(config, kSamples);
