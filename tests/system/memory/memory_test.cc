@@ -25,9 +25,10 @@ constexpr uint64_t kSeed = 2026;
 constexpr uint64_t kIterations = 2;
 constexpr size_t kBatch = 24;
 constexpr uint32_t kLongest = 256;
-// Most are below 1.01; one plan of a T5 of 20 MB, which follows measured times and so is not made twice, had
-// 1.041 once, of which the cause is not known.
-constexpr double kTolerance = 0.05;
+constexpr double kTolerance = 0.03;
+// One plan of a T5 of 20 MB, which follows measured times and so is not made twice, had 1.041 once, of which
+// the cause is not known.
+constexpr double kToleranceOfEncoderDecoders = 0.05;
 // Where ranks divide the experts: plans expect rows to be spread evenly, and a new router gives one of two
 // ranks up to a sixth more of them.
 constexpr double kToleranceOfUnevenRows = 0.2;
@@ -102,7 +103,9 @@ TEST_P(MemoryTest, NoRankTakesMoreThanItsPlanSays) {
   ASSERT_NO_FATAL_FAILURE(cluster_.StartWorkers(job, {.dataset = dataset}));
   cluster_.ExpectAllFinish();
 
-  const double tolerance = job.mesh().expert() > 1 ? kToleranceOfUnevenRows : kTolerance;
+  const double tolerance = job.mesh().expert() > 1            ? kToleranceOfUnevenRows
+                           : GetParam().model.encoder_decoder ? kToleranceOfEncoderDecoders
+                                                              : kTolerance;
   for (uint64_t i = 0; i < kIterations; ++i) {
     const v1::GetIterationResponse iteration = cluster_.Iteration(job.job_id(), i);
     ASSERT_EQ(iteration.reports_size(), iteration.plan().programs_size());
