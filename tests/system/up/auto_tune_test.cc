@@ -30,16 +30,11 @@ Json RecordOf(const std::string& run_dir) {
   return Json::parse(ReadFile(run_dir + "/run.json").value_or(""), nullptr, /*allow_exceptions=*/false);
 }
 
-class AutoTuneTest : public UpTest {
+class AutoTuneTest : public Float64UpTest {
  protected:
   static constexpr int kIterations = 40;
   // Another order of sums differs by 1e-15, which training makes more of; a batch left out differs by 1e-2.
   static constexpr double kTolerance = 1e-6;
-
-  void SetUp() override {
-    ASSERT_NO_FATAL_FAILURE(UpTest::SetUp());
-    profile_ = folder_.Write("profile.json", Float64Profile().dump());
-  }
 
   std::vector<std::string> Arguments(const std::string& run, const std::vector<std::string>& more) const {
     std::vector<std::string> arguments =
@@ -49,8 +44,6 @@ class AutoTuneTest : public UpTest {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-
-  std::string profile_;
 };
 
 TEST_F(AutoTuneTest, EveryIterationIsTrainedOnceWithTheLossesOfAnUntunedRun) {

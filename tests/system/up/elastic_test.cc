@@ -20,17 +20,12 @@ while [ "$1" = -o ]; do shift 2; done
 exec sh -c "$2"
 )";
 
-class ElasticTest : public UpTest {
+class ElasticTest : public Float64UpTest {
  protected:
   static constexpr int kIterations = 80;
   // Of a loss. Another order of sums differs by 1e-15, of which 150 iterations have made 1e-9; a batch left
   // out or done twice differs by 1e-2.
   static constexpr double kTolerance = 1e-6;
-
-  void SetUp() override {
-    ASSERT_NO_FATAL_FAILURE(UpTest::SetUp());
-    profile_ = folder_.Write("profile.json", Float64Profile().dump());
-  }
 
   std::vector<std::string> Arguments(const std::string& run, const std::vector<std::string>& more) const {
     std::vector<std::string> arguments =
@@ -71,8 +66,6 @@ class ElasticTest : public UpTest {
     }
     ASSERT_THAT(up.output() + up.errors(), HasSubstr(text));
   }
-
-  std::string profile_;
 };
 
 TEST_F(ElasticTest, ARunThatLosesARankForGoodGoesOnWithoutIt) {

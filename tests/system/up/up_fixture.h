@@ -140,6 +140,17 @@ class UpTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
+// Runs in float64 that take the profile in the file `profile_`.
+class Float64UpTest : public UpTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(UpTest::SetUp());
+    profile_ = folder_.Write("profile.json", Float64Profile().dump());
+  }
+
+  std::string profile_;
+};
+
 // The pids of the processes of a run whose command line holds the text, by the run's folder, which it holds,
 // too.
 inline std::vector<pid_t> ProcessesOf(const std::string& run_dir, const std::string& text) {

@@ -1,6 +1,7 @@
 // Ranks as threads of one process, connected over loopback.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +11,9 @@
 #include "worker/program/topology.h"
 
 namespace penstock::worker {
+
+// Time to connect for ranks that meet nobody: their several attempts take nine times as long.
+inline constexpr std::chrono::milliseconds kInVain{500};
 
 class CommTestServer {
  public:

@@ -13,9 +13,6 @@
 namespace penstock::worker {
 namespace {
 
-// For who is not met: several attempts take nine times as long.
-constexpr std::chrono::milliseconds kInVain{500};
-
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPromptly = absl::Seconds(5);

@@ -14,9 +14,6 @@
 namespace penstock::worker {
 namespace {
 
-// For who is not met: several attempts take nine times as long.
-constexpr std::chrono::milliseconds kInVain{500};
-
 constexpr absl::Duration kDeadline = absl::Seconds(20);
 constexpr size_t kHeldByStranger = 300;
 const std::string kSecret(32, 's');
