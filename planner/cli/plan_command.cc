@@ -34,6 +34,8 @@ namespace {
 struct PlanFlags {
   PlanRequestFlags request;
   v1::Policy policy = v1::POLICY_DYNAMIC;
+  // Rows of the same file that are validated behind the batch; empty: none.
+  std::string validation_rows;
   int threads = 1;
   PlannerFlags planner;
   // A plan to show instead of making one.
@@ -106,6 +108,17 @@ TextTable RankTable(const PlanSummary& summary, const v1::Plan& plan) {
   return table;
 }
 
+std::string ValidationText(const v1::Plan& validation) {
+  int samples = 0, micro_batches = 0;
+  for (const v1::Replica& replica : validation.replicas()) {
+    micro_batches += replica.micro_batches_size();
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) samples += micro_batch.samples_size();
+  }
+  return absl::StrCat(samples, " samples in ", micro_batches, " micro-batches, ",
+                      Fixed(Milliseconds(validation.predicted().makespan_ns()), 1),
+                      " ms behind the iteration");
+}
+
 void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   const auto line = [](const char* name, const std::string& value) {
     std::cout << name << std::string(20 - std::string(name).size(), ' ') << value << "\n";
@@ -127,6 +140,7 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   line("bubble", absl::StrCat(Percent(summary.bubble), BubbleText(summary.bubble_by_cause)));
   line("peak memory", absl::StrCat(Fixed(summary.peak_memory_mb, 0), " MB"));
   line("planning", absl::StrCat(Fixed(summary.planning_ms, 1), " ms"));
+  if (plan.has_validation()) line("validation", ValidationText(plan.validation()));
   std::cout << "\n" << RankTable(summary, plan).ToString();
 }
 
@@ -158,6 +172,16 @@ absl::StatusOr<Explanation> ExplainWithProgress(const v1::JobSpec& job, const v1
   return explanation;
 }
 
+// The batch's validation, of the same iteration.
+absl::StatusOr<v1::Batch> ReadValidation(const PlanFlags& flags, const v1::JobSpec& job, uint64_t iteration) {
+  PlanRequestFlags request = flags.request;
+  request.rows = flags.validation_rows;
+  absl::StatusOr<std::vector<v1::Batch>> batches = request.ReadBatches(1, job.model().architecture());
+  if (!batches.ok()) return AnnotateError(batches.status(), "--validation-rows");
+  batches->front().set_iteration(iteration);
+  return std::move(batches->front());
+}
+
 absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   PENSTOCK_RETURN_IF_ERROR(RequireRequest(flags.request));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.request.ReadJob());
@@ -169,10 +193,18 @@ absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   const core::RunTasks run_tasks = threads.AsFunction();
   Shown shown;
   shown.planned.mutable_batch()->Swap(&batches.front());
+  if (!flags.validation_rows.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(*shown.planned.mutable_batch()->mutable_validation(),
+                              ReadValidation(flags, job, shown.planned.batch().iteration()));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(*shown.planned.mutable_plan(),
                             MakePlan(flags, job, shown.planned.batch(), run_tasks));
   if (flags.explain) {
-    PENSTOCK_ASSIGN_OR_RETURN(shown.explanation, ExplainWithProgress(job, shown.planned, run_tasks));
+    // What is planned again under other conditions is training.
+    v1::PlannedBatch training = shown.planned;
+    training.mutable_batch()->clear_validation();
+    training.mutable_plan()->clear_validation();
+    PENSTOCK_ASSIGN_OR_RETURN(shown.explanation, ExplainWithProgress(job, training, run_tasks));
   }
   return shown;
 }
@@ -241,12 +273,15 @@ void AddPlanCommand(CommandSet& commands) {
                                                 "--rows 0:256 --pp 4 --out plan.json --trace t.json\n"
                                                 "penstock plan --from plan.json --html t.html"});
   flags->request.AddTo(*command);
+  CLI::Option* validation = command->add_option(
+      "--validation-rows", flags->validation_rows,
+      "Rows of the same file, FIRST:LAST, that are validated behind the batch, forward only");
   CLI::Option* from = command->add_option(
       "--from", flags->from,
       "Show this plan, a file that --out wrote, instead of making one; nothing is checked");
   CLI::Option* explain = command->add_flag("--explain", flags->explain,
                                            "Say where the time goes, and what other conditions would gain");
-  from->excludes(explain);
+  from->excludes(explain)->excludes(validation);
   for (const char* flag : {"--profile", "--lengths", "--rows"})
     from->excludes(command->get_option(flag)->required(false));
   AddPolicyFlag(*command, flags->policy);

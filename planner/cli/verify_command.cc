@@ -51,26 +51,25 @@ absl::Status CheckFlags(const VerifyFlags& flags) {
 
 // The samples that the batch should have: the given rows, or for each of its samples the row that its id
 // names.
-absl::StatusOr<std::vector<core::ListedSample>> ListSamples(const VerifyFlags& flags,
-                                                            const v1::PlannedBatch& planned) {
+absl::StatusOr<std::vector<core::ListedSample>> ListSamples(const VerifyFlags& flags, const std::string& rows,
+                                                            const v1::Batch& batch, const v1::Plan& plan) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<SampleLength> all, ReadAllLengths(flags.lengths));
   const auto missing = [&](uint64_t row) {
     return absl::OutOfRangeError(
         absl::StrCat("row ", row, " is needed, but '", flags.lengths, "' has ", all.size()));
   };
   std::vector<uint64_t> ids;
-  if (!flags.rows.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const RowRange rows, ParseRows(flags.rows));
-    if (rows.last > all.size()) return missing(rows.last - 1);
-    for (uint64_t row = rows.first; row < rows.last; ++row) ids.push_back(row);
+  if (!rows.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const RowRange range, ParseRows(rows));
+    if (range.last > all.size()) return missing(range.last - 1);
+    for (uint64_t row = range.first; row < range.last; ++row) ids.push_back(row);
   } else {
-    for (const v1::Sample& sample : planned.batch().samples()) ids.push_back(sample.sample_id());
+    for (const v1::Sample& sample : batch.samples()) ids.push_back(sample.sample_id());
   }
   std::vector<core::ListedSample> samples;
   for (const uint64_t id : ids) {
     if (id >= all.size()) return missing(id);
-    const std::optional<SampleLength> left =
-        CutToLimits(all[id], planned.plan().model().architecture(), flags.limits);
+    const std::optional<SampleLength> left = CutToLimits(all[id], plan.model().architecture(), flags.limits);
     if (left.has_value()) samples.push_back({id, left->input, left->target});
   }
   return samples;
@@ -84,8 +83,16 @@ absl::StatusOr<std::vector<core::Violation>> FindViolations(const VerifyFlags& f
                                                             const v1::PlannedBatch& planned) {
   std::vector<core::Violation> violations = core::CheckPlan(planned.batch(), planned.plan());
   if (!flags.lengths.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<core::ListedSample> samples, ListSamples(flags, planned));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<core::ListedSample> samples,
+                              ListSamples(flags, flags.rows, planned.batch(), planned.plan()));
     Append(core::AuditSamples(planned.batch(), samples), &violations);
+    if (planned.batch().has_validation()) {
+      // Which rows these were, --rows does not say.
+      PENSTOCK_ASSIGN_OR_RETURN(
+          const std::vector<core::ListedSample> validated,
+          ListSamples(flags, /*rows=*/"", planned.batch().validation(), planned.plan()));
+      Append(core::AuditSamples(planned.batch().validation(), validated), &violations);
+    }
   }
   // Costs are those of a plan that stands.
   if (flags.profile.empty() || !violations.empty()) return violations;

@@ -15,6 +15,7 @@
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/feasibility/misfit.h"
 #include "planner/core/feasibility/smallest_changes.h"
+#include "planner/core/fit/plan_forward.h"
 #include "planner/core/fit/plan_in_memory.h"
 #include "planner/core/search/foreseen_size.h"
 #include "planner/core/search/linear_pipeline.h"
@@ -221,7 +222,7 @@ absl::Status Planner::CheckStages() const {
 }
 
 absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them,
-                                  StopToken stop) const {
+                                  StopToken stop, Passes passes) const {
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   if (explain_ == Explain::kCauseAlone) return status;
   const auto ask = [&](const v1::JobSpec& job, const v1::Batch& changed, bool plan) {
@@ -230,7 +231,7 @@ absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& b
     if (changed.samples().empty()) return true;
     const absl::StatusOr<Batch> samples = BatchFromProto(changed, (*planner)->job_);
     if (!samples.ok() || !(*planner)->CheckSamples(*samples, stop).ok()) return false;
-    return !plan || (*planner)->PlanSamples(*samples, RunSerially, stop).ok();
+    return !plan || (*planner)->PlanSamples(passes, *samples, RunSerially, stop).ok();
   };
   const Attempts attempts = {
       .may_plan = [&](const v1::JobSpec& changed, const v1::Batch& b) { return ask(changed, b, false); },
@@ -300,14 +301,9 @@ absl::StatusOr<int64_t> Planner::LowerBoundNs(const v1::Batch& batch) const {
   return lower_bound_(samples.samples);
 }
 
-absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTasks& run_tasks,
+absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,
                                            StopToken stop) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
-  const absl::Status status = CheckSamples(batch, stop);
-  if (!status.ok()) return WithChanges(status, proto, /*plan_them=*/true, stop);
-  absl::StatusOr<v1::Plan> plan = PlanSamples(batch, run_tasks, stop);
-  if (!absl::IsResourceExhausted(plan.status())) return plan;
-  return WithChanges(plan.status(), proto, /*plan_them=*/true, stop);
+  return PlanPasses(Passes::kForwardAndBackward, batch, run_tasks, stop);
 }
 
 absl::StatusOr<int64_t> Planner::GlanceNs(const v1::Batch& proto, const RunTasks& run_tasks,
@@ -324,22 +320,47 @@ absl::StatusOr<int64_t> Planner::GlanceNs(const v1::Batch& proto, const RunTasks
 absl::StatusOr<v1::Plan> Planner::MakeIdlePlan(uint64_t iteration, StopToken stop) const {
   Batch none;
   none.iteration = iteration;
-  return PlanSamples(none, RunSerially, stop);
+  return PlanSamples(Passes::kForwardAndBackward, none, RunSerially, stop);
 }
 
-absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks,
+absl::StatusOr<v1::Plan> Planner::MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks,
+                                                  StopToken stop) const {
+  return PlanPasses(Passes::kForwardAlone, batch, run_tasks, stop);
+}
+
+absl::StatusOr<v1::Plan> Planner::PlanPasses(Passes passes, const v1::Batch& proto, const RunTasks& run_tasks,
+                                             StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
+  const absl::Status status = CheckSamples(batch, stop);
+  if (!status.ok()) return WithChanges(status, proto, /*plan_them=*/true, stop, passes);
+  absl::StatusOr<v1::Plan> plan = PlanSamples(passes, batch, run_tasks, stop);
+  if (!absl::IsResourceExhausted(plan.status())) return plan;
+  return WithChanges(plan.status(), proto, /*plan_them=*/true, stop, passes);
+}
+
+absl::StatusOr<v1::Plan> Planner::PlanSamples(Passes passes, const Batch& batch, const RunTasks& run_tasks,
                                               StopToken stop) const {
+  const bool forward_only = passes == Passes::kForwardAlone;
+  const auto fit = forward_only ? PlanForward : PlanInMemory;
   v1::Plan plan;
   {
     // What it is made of is gone before it is hashed, which takes memory, too.
-    PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted,
-                              PlanInMemory(costs_, job_, batch.samples, run_tasks, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted, fit(costs_, job_, batch.samples, run_tasks, stop));
     Simulator simulator;
     PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs, stop));
     PENSTOCK_RETURN_IF_ERROR(CheckTime("batch.samples: the plan", simulator.makespan_ns()));
     const Assignment assignment = MakeAssignment(fitted.candidate, fitted.pipelines, costs_.stages());
-    plan = PlanToProto({spec_, job_, batch, costs_, assignment, fitted.programs, simulator,
-                        lower_bound_(batch.samples, stop), FamilyOf(job_, fitted.pipelines), stop});
+    plan = PlanToProto({.spec = spec_,
+                        .job = job_,
+                        .batch = batch,
+                        .costs = costs_,
+                        .assignment = assignment,
+                        .programs = fitted.programs,
+                        .simulator = simulator,
+                        .lower_bound_ns = forward_only ? 0 : lower_bound_(batch.samples, stop),
+                        .schedule = FamilyOf(job_, fitted.pipelines),
+                        .forward_only = forward_only,
+                        .stop = stop});
   }
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   plan.set_content_hash(core::ContentHash(plan));

@@ -72,6 +72,11 @@ class Planner {
   absl::StatusOr<int64_t> GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                    StopToken stop = {}) const;
 
+  // The same for samples that are not learnt (Plan.forward_only, execution.md, section 16). Possible errors:
+  // as MakePlan.
+  absl::StatusOr<v1::Plan> MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
+                                           StopToken stop = {}) const;
+
   // From which follows how much memory planning it takes; linear in the samples, and for large batches of a
   // policy that tries sizes as long as ForeseeSize (search/foreseen_size.h), some 10 ms.
   // Possible errors: INVALID_ARGUMENT (malformed: what ValidateBatch says of it).
@@ -95,6 +100,8 @@ class Planner {
   const CostModel& costs() const { return costs_; }
 
  private:
+  enum class Passes : uint8_t { kForwardAndBackward, kForwardAlone };
+
   Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain);
 
   // All of Create but whether the stages fit in memory.
@@ -106,11 +113,14 @@ class Planner {
   // Of one sample.
   absl::Status CheckSample(const ScheduleSpace& space, const Batch& batch, uint32_t sample) const;
   absl::Status CheckSamples(const Batch& batch, StopToken stop) const;
-  absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
+  absl::StatusOr<v1::Plan> PlanPasses(Passes passes, const v1::Batch& batch, const RunTasks& run_tasks,
+                                      StopToken stop) const;
+  absl::StatusOr<v1::Plan> PlanSamples(Passes passes, const Batch& batch, const RunTasks& run_tasks,
+                                       StopToken stop) const;
   // `status` with the smallest changes that would fit. `plan_them`: whether it is enough that all samples fit
   // alone, or a plan must be found.
-  absl::Status WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them,
-                           StopToken stop) const;
+  absl::Status WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them, StopToken stop,
+                           Passes passes = Passes::kForwardAndBackward) const;
 
   v1::JobSpec spec_;
   Job job_;

@@ -27,7 +27,23 @@ def expected_contents(reading, rank):
     for index, _ in enumerate(reading.micro_batches(rank)):
         for stage in stages:
             result.update(_of_micro_batch(reading, rank, stage, index))
+    if reading.forward_only:
+        return _of_forward_passes(result, stages, reading.world.parameter_shares)
     result.update(_of_shares(result, stages) if reading.world.parameter_shares else _of_reductions(result, stages))
+    return result
+
+
+def _of_forward_passes(contents, stages, parameter_shares):
+    """What is left where nothing is learnt: no gradient, no pass back, no sum and no update (section 16)."""
+    of_gradients = {("SEND", 1), ("RECV", 1), ("WAIT", 1), ("WAIT", 3), ("FREE", 1), ("BACKWARD", 0)}
+    result = {key: needed for key, needed in contents.items() if (key.op, key.part) not in of_gradients}
+    for key in result:
+        if (key.op, key.part) == ("FREE", 2):
+            result[key] = [key._replace(op="FORWARD", part=0)]
+    if parameter_shares:
+        before = Key("RESHARD", stages[0].index, 0, 0)
+        result = {key: needed + [before] if key.op == "FORWARD" else needed for key, needed in result.items()}
+        result[before] = []
     return result
 
 

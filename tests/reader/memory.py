@@ -61,21 +61,23 @@ class StageBytes:
     def _backward_peak(self):
         return self.peak + self.gathered + 2 * self.keys + 3 * self.rows
 
-    def taken(self, op, part):
+    def taken(self, op, part, forward_only=False):
         """Bytes that an instruction takes when it starts."""
+        stored = self.stored + self.gathered + self.keys + 3 * self.rows
         return {
             "LOAD": self.tokens,
-            "FORWARD": self.stored + self.output + self.gathered + self.keys + 3 * self.rows,
+            "FORWARD": (self._backward_peak if forward_only else stored) + self.output,
             "RECV": self.input if part == 0 else self.output,
             "BACKWARD": self._backward_peak + self.input,
             "BACKWARD_INPUT": self._backward_peak + self.input + max(0, self.kept - self.stored),
         }.get(op, 0)
 
-    def given_back(self, op, part):
+    def given_back(self, op, part, forward_only=False):
         """Bytes that an instruction gives back when it ends."""
+        passing = self.gathered + self.keys + 3 * self.rows
         return {
             "FREE": (self.output, self.input, self.tokens)[part] if op == "FREE" else 0,
-            "FORWARD": self.gathered + self.keys + 3 * self.rows,
+            "FORWARD": self._backward_peak + self.input if forward_only else passing,
             "BACKWARD": self._backward_peak + self.stored + self.input + self.output,
             "BACKWARD_INPUT": self._backward_peak + max(0, self.stored - self.kept) + self.input + self.output,
             "BACKWARD_WEIGHT": self.kept,

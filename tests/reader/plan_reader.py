@@ -5,6 +5,7 @@ share a micro-batch, in which order instructions are listed, what is recomputed)
 """
 
 import hashlib
+from types import SimpleNamespace
 
 import habits
 import rules
@@ -30,8 +31,38 @@ NORM_BYTES = 8
 def read_plan(schema, planned_batch, profile_file, check_habits=False):
     """Returns the Report of a plan. `check_habits`: also what execution.md says of Penstock's own planner. Raises NoCost."""
     report = Report()
+    if _read_passes(schema, planned_batch, profile_file, check_habits, report):
+        _read_validation(schema, planned_batch, profile_file, check_habits, report)
+    return report
+
+
+def _read_validation(schema, planned_batch, profile_file, check_habits, report):
+    """The plan of a batch's validation (section 16)."""
+    plan, batch = planned_batch.plan, planned_batch.batch
+    report.require("validation", "plan", not plan.forward_only, "forward_only is set")
+    report.compare("validation", "plan", "having a validation", plan.validation is not None, batch.validation is not None)
+    if plan.validation is None or batch.validation is None:
+        return
+    of, samples = plan.validation, batch.validation
+    for what, holds in (("forward_only", of.forward_only), ("no validation", of.validation is None and samples.validation is None), ("one mesh", not of.meshes)):
+        report.require("validation", "validation", holds, f"it has not {what}")
+    for name in ("job_id", "iteration", "plan_version", "profile_version", "model"):
+        report.compare("validation", "validation", name, getattr(of, name), getattr(plan, name))
+    report.compare("validation", "batch", "iteration", samples.iteration, batch.iteration)
+    shares = [item.options is not None and item.options.parameter_shares for item in (of, plan)]
+    report.compare("validation", "validation", "parameter_shares", *shares)
+    if of.strategy == plan.strategy:
+        report.compare("validation", "validation", "topology", of.topology, plan.topology)
+    own = Report()
+    _read_passes(schema, SimpleNamespace(batch=samples, plan=of), profile_file, check_habits, own)
+    report.agreed.update(own.agreed)
+    report.differences += [(topic, f"validation, {place}", text) for topic, place, text in own.differences]
+
+
+def _read_passes(schema, planned_batch, profile_file, check_habits, report):
+    """A plan without its validation. Returns whether its structure holds."""
     if not check_structure(schema, planned_batch, report):
-        return report
+        return False
     reading = Reading(schema, planned_batch)
     world_costs = WorldCosts(reading, profile_file.profile)
     _check_origin(reading, profile_file, report)
@@ -50,7 +81,7 @@ def read_plan(schema, planned_batch, profile_file, check_habits=False):
     _check_hash(reading, report)
     if check_habits:
         habits.check(reading, report)
-    return report
+    return True
 
 
 def _check_origin(reading, profile_file, report):
@@ -95,7 +126,8 @@ def _check_options(reading, report):
         "SPLIT_BACKWARD": {"SPLIT_BACKWARD", "READY_FIRST"},
         "INTERLEAVED": {"READY_FIRST"},
     }
-    holds = allowed not in families or stated in families[allowed] | {"INTERLEAVED"}
+    # Forward passes alone are of no family.
+    holds = reading.forward_only or allowed not in families or stated in families[allowed] | {"INTERLEAVED"}
     report.require("origin", "options", holds, f"schedule {allowed} excludes {stated}")
     policy, choice = schema.enum_name("Policy", options.policy), schema.enum_name("LayoutChoice", options.layout)
     layouts = {"PADDING": {"PADDED"}, "CONCATENATED": {"CONCATENATED"}, "PACKED": {"PACKED"}, "TOKEN_BUDGET": {"PACKED"}}
@@ -213,7 +245,8 @@ def _check_bytes(reading, world_costs, report):
         taken = given_back = 0
         if op not in ("REDUCE_GRADIENTS", "RESHARD", "OPTIMIZER_STEP"):
             known_bytes = bytes_of(rank, item.micro_batch, reading.pipeline_of(rank).stages[item.stage])
-            taken, given_back = known_bytes.taken(op, item.part), known_bytes.given_back(op, item.part)
+            taken = known_bytes.taken(op, item.part, reading.forward_only)
+            given_back = known_bytes.given_back(op, item.part, reading.forward_only)
         report.compare("bytes", place, "memory_acquired_bytes", item.memory_acquired_bytes, taken)
         report.compare("bytes", place, "memory_released_bytes", item.memory_released_bytes, given_back)
 

@@ -21,6 +21,7 @@ from damage import DAMAGES, Inapplicable
 from damage_meshes import DAMAGES_TO_MESHES
 from damage_parts import DAMAGES_TO_PARTS
 from damage_shares import DAMAGES_TO_SHARES
+from damage_validation import VALIDATION_DAMAGES
 from drawn_parts import NoParts, with_drawn_parts
 from exchange import NAMES
 from inputs import PROFILES, lengths_csv
@@ -114,6 +115,14 @@ CASES = {
     "tight memory": ("gpt", "--pp=2 --dp=1 --policy=padding --micro-batch-size=1 --schedule=ready-first --recompute=none", 0.3),
     "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
     "tight memory, V": ("gpt", "--pp=2 --dp=1 --schedule=ready-first --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.4),
+    "validation": ("gpt", "--pp=2 --dp=2 --layout=packed --recompute=full --validation-rows=5:16"),
+    "validation, three stages": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --validation-rows=0:20"),
+    "validation, loop": ("gpt", "--pp=2 --dp=2 --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1 --validation-rows=0:20"),
+    "validation, T5, V": ("t5", "--pp=2 --dp=1 --policy=padding --micro-batch-size=2 --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0 --validation-rows=0:15"),
+    "validation, stage groups": ("gpt-groups", "--pp=2 --dp=2 --cp=2 --tp=4 --shard-optimizer-state --layout=packed --validation-rows=0:20"),
+    "validation, experts": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1500 --validation-rows=3:20"),
+    "validation, shares": ("gpt-slow", "--pp=2 --dp=3 --parameter-shares --validation-rows=0:2"),
+    "validation, strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed --validation-rows=0:9"),
     "experts, concatenated": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=2 --policy=concatenated --token-cap=200 --recompute=selective"),
     "parts, split backward": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1000 --schedule=split-backward --recompute=none"),
     "parts, padded, full": ("gpt-experts-parts", "--pp=1 --dp=2 --cp=2 --ep=2 --policy=padding --micro-batch-size=6 --recompute=full"),
@@ -238,6 +247,19 @@ class Strategies(unittest.TestCase):
                 plan = MADE.cases[name].planned_batch.plan
                 self.assertTrue(plan.options.parameter_shares)
                 self.assertEqual(plan.groups[0].ranks, [0, 1, 2, 3])
+
+
+class Validations(unittest.TestCase):
+    def test_are_in_their_plans(self):
+        """Without this the tests of such plans could be about training alone."""
+        for name, case in MADE.cases.items():
+            with self.subTest(name):
+                validation = case.planned_batch.plan.validation
+                self.assertEqual(validation is not None, name.startswith("validation"))
+                if validation is not None:
+                    ops = {MADE.schema.enum_name("Op", item.op) for program in validation.programs for item in program.instructions}
+                    self.assertEqual(ops & {"BACKWARD", "BACKWARD_INPUT", "OPTIMIZER_STEP", "REDUCE_GRADIENTS"}, set())
+                    self.assertIn("FORWARD", ops)
 
 
 class MeshesSideBySide(unittest.TestCase):
@@ -433,6 +455,26 @@ class TheReader(unittest.TestCase):
                 if applied == 2:
                     break
             self.assertGreater(applied, 0, f"no plan for {damage.name}")
+
+    def test_and_verify_find_damage_to_validations(self):
+        """Each in two plans: of a stage a rank, and of several."""
+        for damage, name in itertools.product(VALIDATION_DAMAGES, ("validation", "validation, loop")):
+            with self.subTest(f"{damage.name} in '{name}'"):
+                case = MADE.cases[name]
+                damaged = damage.applied_to(MADE.schema, case.planned_batch)
+                self.assertNotEqual(MADE.read(case, damaged).lines(), [])
+                status, said = MADE.verify(case, damaged)
+                self.assertEqual(status, 1, said)
+
+    def test_and_verify_find_a_validation_that_is_missing_or_too_many(self):
+        case = MADE.cases["validation"]
+        for of in ("batch", "plan"):
+            damaged = copy.deepcopy(case.planned_batch)
+            setattr(getattr(damaged, of), "validation", None)
+            settle(MADE.schema, damaged)
+            with self.subTest(of):
+                self.assertIn("validation", MADE.read(case, damaged).topics())
+                self.assertEqual(MADE.verify(case, damaged)[0], 1)
 
     def test_and_verify_accept_a_plan_that_is_settled_without_damage(self):
         for name in ("shares, loop", "side by side", "side by side, experts"):

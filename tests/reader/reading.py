@@ -21,6 +21,8 @@ class Reading:
         self.samples = planned_batch.batch.samples
         self.plan = planned_batch.plan
         self.programs = self.plan.programs
+        # Passes are FORWARD alone: the plan of a validation (section 16).
+        self.forward_only = self.plan.forward_only
         self.is_t5 = self.plan.model.architecture == schema.enums["Architecture"]["ARCHITECTURE_T5"]
         self.options = self.plan.options or schema.message("PlanningOptions")
         self.dtype = schema.enum_name("DataType", self.plan.model.dtype)

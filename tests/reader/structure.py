@@ -25,6 +25,8 @@ def check_structure(schema, planned_batch, report):
             for index, micro_batch in enumerate(plan.replicas[replica].micro_batches):
                 place = f"replica {replica}, micro-batch {index}"
                 _check_micro_batch(schema, placed, len(planned_batch.batch.samples), place, micro_batch, report)
+                again = any(entry.full_layers + entry.selective_layers for entry in micro_batch.recompute)
+                report.require(TOPIC, place, not (plan.forward_only and again), "layers are recomputed without a pass back")
         for rank in placed.ranks:
             _check_program(schema, plan, placed, rank, report)
     return len(report.differences) == before

@@ -221,7 +221,8 @@ class CostsAudit {
     switch (pass.op()) {
       case v1::OP_FORWARD:
         return {slowed(costs_.ForwardNs(stage, of.layers)), costs_.ForwardExchange(stage, of.layers),
-                stored + output + forward_peak, forward_peak};
+                plan_.forward_only() ? peak + output : stored + output + forward_peak,
+                plan_.forward_only() ? peak + input : forward_peak};
       case v1::OP_BACKWARD:
         return {backward_ns, backward_exchange, peak + input, peak + stored + input + output};
       case v1::OP_BACKWARD_INPUT:

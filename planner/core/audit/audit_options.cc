@@ -25,7 +25,9 @@ class OptionsAudit {
         CheckSize(micro_batch);
         CheckTokens(micro_batch);
         CheckParts(micro_batch);
-        for (int stage = 0; stage < costs_.stages(); ++stage) CheckRecompute(micro_batch, stage);
+        // Forward alone, nothing is computed again (rule 0).
+        for (int stage = 0; stage < costs_.stages() && !plan_.forward_only(); ++stage)
+          CheckRecompute(micro_batch, stage);
       }
     }
   }

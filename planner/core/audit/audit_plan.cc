@@ -114,10 +114,9 @@ void AppendViolations(std::vector<Violation> found, const MeshAudit& mesh, std::
   }
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v1::Plan& plan,
-                                                 const v1::CostProfile& profile) {
+// A plan without its validation.
+absl::StatusOr<std::vector<Violation>> AuditPasses(const v1::Batch& batch, const v1::Plan& plan,
+                                                   const v1::CostProfile& profile) {
   if (plan.profile_version() != profile.version()) {
     return Broken(absl::StrCat("profile_version is ", plan.profile_version(), ", that of the profile ",
                                profile.version()));
@@ -136,6 +135,21 @@ absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v
     AuditOptions(mesh.plan, *samples, mesh.job, *mesh.costs, &list);
     AuditCosts(mesh.plan, *samples, mesh.job, *mesh.costs, &list);
     AppendViolations(list.Take(), mesh, &violations);
+  }
+  return violations;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v1::Plan& plan,
+                                                 const v1::CostProfile& profile) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<Violation> violations, AuditPasses(batch, plan, profile));
+  if (!plan.has_validation()) return violations;
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<Violation> more,
+                            AuditPasses(batch.validation(), plan.validation(), profile));
+  for (Violation& violation : more) {
+    violation.message = absl::StrCat("validation: ", violation.message);
+    violations.push_back(std::move(violation));
   }
   return violations;
 }

@@ -27,6 +27,9 @@
 // leaves what is put aside, until BACKWARD_WEIGHT. Between stages on one rank nothing is sent: the lower
 // stage's output is the upper one's input, and its place then holds the gradient that comes back; it belongs
 // to the lower stage from its FORWARD to its BACKWARD (or BACKWARD_INPUT).
+//
+// Programs that are forward only have no passes back, no reduction and no step. A FORWARD gives back at its
+// end all that it took but its output, and the input that the stage below made.
 #pragma once
 
 #include <vector>
@@ -65,6 +68,9 @@ struct ReplicaPipeline {
   RankPasses passes;
   // As `memory`; empty where one rank holds a stage.
   std::vector<ContextPass> contexts;
+
+  // Its passes are FORWARD alone.
+  bool forward_only() const { return costs.forward_ahead > 0; }
 };
 
 // One ReplicaPipeline for each replica; each with at least one micro-batch, or none at all. There may be

@@ -53,7 +53,7 @@ ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pi
   }
   transfers_.reserve(2 * pipeline.recompute.size());
   transfer_ended_.reserve(2 * pipeline.recompute.size());
-  for (int stage = 1; stage < costs.stages(); ++stage) {
+  for (int stage = 1; stage < costs.stages() && !pipeline.forward_only(); ++stage) {
     if (Crosses(stage - 1)) open_[stage] += pipeline.costs.micro_batches;
   }
 }
@@ -101,6 +101,7 @@ bool ReplicaBuilder::Build(const std::vector<PipelineEvent>& events, StopToken s
   Reduce();
   for (int rank = 0; rank < costs_.positions(); ++rank) {
     GiveBack(rank, /*all=*/true);
+    if (pipeline_.forward_only()) continue;
     if (costs_.has_shares()) BringBack(rank);
     programs_[rank].Add(MakeInstruction(Op::kOptimizerStep, LowestStage(rank), 0),
                         programs_[rank].reductions);
@@ -170,6 +171,7 @@ void ReplicaBuilder::EndForward(int stage, int32_t micro_batch) {
   program.has_passes = true;
   ids.forward = program.Add(MakeInstruction(Op::kForward, stage, micro_batch),
                             {parameters, ids.load, ids.wait_activation, below});
+  if (pipeline_.forward_only()) Finish(stage, micro_batch, ids.forward);
 }
 
 void ReplicaBuilder::EndBackward(PassKind kind, int stage, int32_t micro_batch) {
@@ -201,7 +203,7 @@ void ReplicaBuilder::Finish(int stage, int32_t micro_batch, int32_t last_pass) {
 
 void ReplicaBuilder::Reduce() {
   for (; next_reduction_ >= 0 && open_[next_reduction_] == 0; --next_reduction_) {
-    if (costs_.has_shares()) continue;
+    if (costs_.has_shares() || pipeline_.forward_only()) continue;
     RankProgram& program = ProgramOf(next_reduction_);
     Instruction reduction = MakeInstruction(Op::kReduceGradients, next_reduction_, 0);
     reduction.stream = Stream::kCollective;

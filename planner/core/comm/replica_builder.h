@@ -77,8 +77,8 @@ class ReplicaBuilder {
   // After the last pass of a micro-batch on a stage.
   void Finish(int stage, int32_t micro_batch, int32_t last_pass);
   void StartTransfer(const PipelineEvent& event);
-  // Reduces the gradients of the stages that are done, the last stage first. With shares nothing is reduced:
-  // they are done, and that is all.
+  // Reduces the gradients of the stages that are done, the last stage first. With shares, and where passes
+  // are forward only, nothing is reduced: they are done, and that is all.
   void Reduce();
   // With shares: brings parameters to the position's stages, and gradients back.
   void Begin(int position);

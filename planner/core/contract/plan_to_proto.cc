@@ -135,7 +135,8 @@ v1::Plan Converter::Convert() {
   AddPrediction();
   plan_.set_loss_weight(parts_.batch.loss_weight);
   plan_.set_lower_bound_ns(parts_.lower_bound_ns);
-  plan_.set_schedule(ScheduleToProto(parts_.schedule));
+  plan_.set_forward_only(parts_.forward_only);
+  if (!parts_.forward_only) plan_.set_schedule(ScheduleToProto(parts_.schedule));
   return std::move(plan_);
 }
 

@@ -31,8 +31,9 @@ struct PlanParts {
   // Has run `programs`.
   const Simulator& simulator;
   int64_t lower_bound_ns = 0;
-  // What the programs belong to; not kAuto.
+  // What the programs belong to; not kAuto. Of no meaning where they are forward only.
   ScheduleFamily schedule = ScheduleFamily::kOneForwardOneBackward;
+  bool forward_only = false;
   StopToken stop = {};
 };
 

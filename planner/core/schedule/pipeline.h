@@ -23,6 +23,10 @@ struct PipelineCosts {
   // Of the activation that leaves the stage, and of its gradient that comes back; 0 on the last stage and
   // where the next stage is on the same rank.
   std::vector<int64_t> transfer_ns;
+  // 0: passes come back. Else FORWARDs are all, and nothing else holds a stage up that is faster than the one
+  // above it: its FORWARD waits until that one has begun the micro-batch so many before, so that so many
+  // activations at most wait there for their turn.
+  int32_t forward_ahead = 0;
 
   void Resize(int new_stages, int new_micro_batches) {
     stages = new_stages;

@@ -11,6 +11,7 @@ constexpr uint8_t kForwardRun = 2;
 constexpr uint8_t kGradient = 4;
 constexpr uint8_t kInputRun = 8;
 constexpr uint8_t kWeightRun = 16;
+constexpr uint8_t kForwardBegun = 32;
 
 // What a pass needs, and what it makes true.
 struct PassBits {
@@ -116,7 +117,14 @@ bool PipelineTimeline::CanStart(int rank, const Pass& pass) const {
   if (costs_->position_of_stage[pass.stage] != rank) return false;
   const uint8_t reached = reached_[costs_->at(pass.micro_batch, pass.stage)];
   const PassBits& bits = BitsOf(pass.kind);
+  if (costs_->forward_ahead > 0 && !HasRoomAbove(pass)) return false;
   return (reached & bits.needed) == bits.needed && (reached & bits.made) == 0;
+}
+
+bool PipelineTimeline::HasRoomAbove(const Pass& forward) const {
+  const int32_t before = forward.micro_batch - costs_->forward_ahead;
+  if (before < 0 || forward.stage + 1 == costs_->stages) return true;
+  return (reached_[costs_->at(before, forward.stage + 1)] & kForwardBegun) != 0;
 }
 
 void PipelineTimeline::StartPass(int rank, int64_t now_ns) {
@@ -128,6 +136,10 @@ void PipelineTimeline::StartPass(int rank, int64_t now_ns) {
   events_.push_back(
       {EventKind::kPassStart, state.pass.kind, false, state.pass.stage, state.pass.micro_batch, now_ns});
   PushEnd(now_ns + DurationOf(*costs_, state.pass), rank);
+  if (costs_->forward_ahead == 0) return;
+  const int stage = state.pass.stage;
+  reached_[costs_->at(state.pass.micro_batch, stage)] |= kForwardBegun;
+  if (stage > 0) StartPass(costs_->position_of_stage[stage - 1], now_ns);
 }
 
 void PipelineTimeline::EndPass(int rank, int64_t now_ns) {

@@ -96,6 +96,8 @@ class PipelineTimeline {
   void PushEnd(int64_t time_ns, int32_t actor);
   End PopEnd();
   bool CanStart(int rank, const Pass& pass) const;
+  // Of passes that are forward only: whether there is room above for what a FORWARD makes.
+  bool HasRoomAbove(const Pass& forward) const;
   void StartPass(int rank, int64_t now_ns);
   void EndPass(int rank, int64_t now_ns);
   // What the pass made is there, or asks for its way there.

@@ -231,6 +231,19 @@ absl::StatusOr<v1::Plan> MeshPlanners::MakePlan(const v1::Batch& batch, const Ru
   return *std::move(best);
 }
 
+absl::Status MeshPlanners::CheckForward() const {
+  if (meshes() == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "validation is not planned on ", meshes(),
+      " meshes side by side: add a strategy of one mesh, or validate checkpoints beside the training"));
+}
+
+absl::StatusOr<v1::Plan> MeshPlanners::MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks,
+                                                       StopToken stop) const {
+  PENSTOCK_RETURN_IF_ERROR(CheckForward());
+  return planners_.front()->MakeForwardPlan(batch, run_tasks, stop);
+}
+
 absl::StatusOr<PlanningShape> MeshPlanners::ShapeOf(const v1::Batch& batch) const {
   PENSTOCK_ASSIGN_OR_RETURN(PlanningShape largest, planners_.front()->ShapeOf(batch));
   for (int mesh = 1; mesh < meshes(); ++mesh) {

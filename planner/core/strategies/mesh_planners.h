@@ -34,6 +34,11 @@ class MeshPlanners {
   // As Planner's. Of several meshes: that every sample fits on one of them.
   absl::Status ValidateBatch(const v1::Batch& batch, Planner::Explain explain, StopToken stop) const;
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
+  // As Planner's. Possible errors: INVALID_ARGUMENT, too, of several meshes: see CheckForward.
+  absl::StatusOr<v1::Plan> MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks,
+                                           StopToken stop) const;
+  // Whether there are forward plans at all. INVALID_ARGUMENT: its meshes are side by side.
+  absl::Status CheckForward() const;
   absl::StatusOr<int64_t> LowerBoundNs(const v1::Batch& batch) const;
   absl::StatusOr<int64_t> GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
   // Of several meshes: of the one that needs most, with all samples.

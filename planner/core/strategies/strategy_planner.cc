@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -21,6 +22,14 @@ constexpr double kGlanceError = 0.02;
 absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status& status) {
   if (job.strategies().empty()) return status;
   return AnnotateError(status, absl::StrCat("job.strategies[", strategy, "]"));
+}
+
+// "batch.samples[3]: ..." of a validation becomes "batch.validation.samples[3]: ...".
+absl::Status OfValidation(const absl::Status& status) {
+  if (status.ok() || absl::IsCancelled(status)) return status;
+  const absl::string_view message = status.message();
+  if (!absl::StartsWith(message, "batch.")) return AnnotateError(status, "batch.validation");
+  return absl::Status(status.code(), absl::StrCat("batch.validation.", message.substr(6)));
 }
 
 }  // namespace
@@ -50,6 +59,23 @@ absl::StatusOr<std::unique_ptr<StrategyPlanner>> StrategyPlanner::Create(
 
 absl::Status StrategyPlanner::ValidateBatch(const v1::Batch& batch, Planner::Explain explain,
                                             StopToken stop) const {
+  PENSTOCK_RETURN_IF_ERROR(ValidateSamples(batch, explain, stop));
+  return batch.has_validation() ? OfValidation(CheckValidation(batch.validation(), stop)) : absl::OkStatus();
+}
+
+absl::Status StrategyPlanner::CheckValidation(const v1::Batch& validation, StopToken stop) const {
+  absl::Status why;
+  for (const auto& planner : planners_) {
+    absl::Status status = planner->CheckForward();
+    if (status.ok()) status = planner->ValidateBatch(validation, Planner::Explain::kCauseAlone, stop);
+    if (status.ok() || absl::IsCancelled(status)) return status;
+    if (why.ok()) why = status;
+  }
+  return why;
+}
+
+absl::Status StrategyPlanner::ValidateSamples(const v1::Batch& batch, Planner::Explain explain,
+                                              StopToken stop) const {
   for (size_t i = 1; i < planners_.size(); ++i) {
     if (planners_[i]->ValidateBatch(batch, Planner::Explain::kCauseAlone, stop).ok()) return absl::OkStatus();
   }
@@ -90,6 +116,36 @@ absl::Status StrategyPlanner::Glance(const v1::Batch& batch, const RunTasks& run
 
 absl::StatusOr<v1::Plan> StrategyPlanner::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,
                                                    StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, PlanTraining(batch, run_tasks, stop));
+  if (!batch.has_validation()) return plan;
+  absl::StatusOr<v1::Plan> validation =
+      PlanValidation(batch.validation(), static_cast<int>(plan.strategy()), run_tasks, stop);
+  if (!validation.ok()) return OfValidation(validation.status());
+  *plan.mutable_validation() = *std::move(validation);
+  plan.set_content_hash(Planner::ContentHash(plan));
+  return plan;
+}
+
+absl::StatusOr<v1::Plan> StrategyPlanner::PlanValidation(const v1::Batch& validation, int first,
+                                                         const RunTasks& run_tasks, StopToken stop) const {
+  absl::Status why;
+  for (int i = 0; i < strategies(); ++i) {
+    // The first one, then all others in their order.
+    const int strategy = i == 0 ? first : i <= first ? i - 1 : i;
+    absl::StatusOr<v1::Plan> plan = planners_[strategy]->MakeForwardPlan(validation, run_tasks, stop);
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (plan.ok() && strategy > 0) {
+      plan->set_strategy(static_cast<uint32_t>(strategy));
+      plan->set_content_hash(Planner::ContentHash(*plan));
+    }
+    if (plan.ok() || absl::IsInternal(plan.status())) return plan;
+    if (why.ok()) why = plan.status();
+  }
+  return why;
+}
+
+absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, const RunTasks& run_tasks,
+                                                       StopToken stop) const {
   if (strategies() == 1) return planners_.front()->MakePlan(batch, run_tasks, stop);
   std::vector<Candidate> candidates = Candidates(batch);
   if (!thorough()) PENSTOCK_RETURN_IF_ERROR(Glance(batch, run_tasks, stop, &candidates));
@@ -134,6 +190,15 @@ bool StrategyPlanner::thorough() const {
 }
 
 absl::StatusOr<PlanningShape> StrategyPlanner::ShapeOf(const v1::Batch& batch) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const PlanningShape training, ShapeOfSamples(batch));
+  if (!batch.has_validation()) return training;
+  const absl::StatusOr<PlanningShape> validation = ShapeOfSamples(batch.validation());
+  if (!validation.ok()) return OfValidation(validation.status());
+  return FootprintOf(*validation).planning_bytes > FootprintOf(training).planning_bytes ? *validation
+                                                                                        : training;
+}
+
+absl::StatusOr<PlanningShape> StrategyPlanner::ShapeOfSamples(const v1::Batch& batch) const {
   PENSTOCK_ASSIGN_OR_RETURN(PlanningShape largest, planners_.front()->ShapeOf(batch));
   for (size_t i = 1; i < planners_.size(); ++i) {
     PENSTOCK_ASSIGN_OR_RETURN(const PlanningShape shape, planners_[i]->ShapeOf(batch));

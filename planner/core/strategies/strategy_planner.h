@@ -35,13 +35,15 @@ class StrategyPlanner {
   static absl::Status CheckJob(const v1::JobSpec& job);
 
   // As Planner's, for the first strategy that takes the batch. Where none does, the first one's error; of one
-  // of several without what would fit, as that names other meshes.
+  // of several without what would fit, as that names other meshes. The same of batch.validation.
   absl::Status ValidateBatch(const v1::Batch& batch, Planner::Explain explain = Planner::Explain::kChanges,
                              StopToken stop = {}) const;
 
   // The plan with the smallest makespan, of the first such strategy. One that cannot be faster by its bound,
   // or, with less effort than thorough, is not by a glance (GlanceNs), is not planned. Possible errors: as
   // Planner::MakePlan, of the first strategy, where no strategy has a plan.
+  // With it the plan of batch.validation: on the same strategy where that can hold it, else on the first one
+  // that can.
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                     StopToken stop = {}) const;
 
@@ -77,6 +79,16 @@ class StrategyPlanner {
   // With effort thorough bounds alone rule a strategy out.
   bool thorough() const;
 
+  absl::Status ValidateSamples(const v1::Batch& batch, Planner::Explain explain, StopToken stop) const;
+  // Of a batch's validation: that some strategy can hold it.
+  absl::Status CheckValidation(const v1::Batch& validation, StopToken stop) const;
+  // Of a batch's samples alone, as the next one.
+  absl::StatusOr<PlanningShape> ShapeOfSamples(const v1::Batch& batch) const;
+  absl::StatusOr<v1::Plan> PlanTraining(const v1::Batch& batch, const RunTasks& run_tasks,
+                                        StopToken stop) const;
+  // Of a batch's validation. `first`: the strategy that is tried first.
+  absl::StatusOr<v1::Plan> PlanValidation(const v1::Batch& validation, int first, const RunTasks& run_tasks,
+                                          StopToken stop) const;
   // What the first strategy says of a batch that no strategy can hold.
   absl::Status WhyNone(const absl::Status& status) const;
 

@@ -12,6 +12,7 @@ namespace penstock::core {
 
 namespace {
 
+// All rules but those of the hash.
 void CheckRules(const v1::Batch& batch, const v1::Plan& plan, StopToken stop, verify::Report& report) {
   if (!verify::CheckStructure(batch, plan, report)) return;
   verify::CheckFields(plan, report);
@@ -26,6 +27,20 @@ void CheckRules(const v1::Batch& batch, const v1::Plan& plan, StopToken stop, ve
   }
 }
 
+// Those of one plan, by rule; a wrong hash last: whatever is wrong besides, the hash is too.
+std::vector<Violation> ViolationsOf(const v1::Batch& batch, const v1::Plan& plan, verify::Report report,
+                                    StopToken stop) {
+  CheckRules(batch, plan, stop, report);
+  std::vector<Violation> violations = report.Take();
+  std::stable_sort(violations.begin(), violations.end(),
+                   [](const Violation& a, const Violation& b) { return a.rule < b.rule; });
+  if (stop.stopped()) return violations;
+  verify::Report hash;
+  verify::CheckContentHash(plan, hash);
+  for (Violation& violation : hash.Take()) violations.push_back(std::move(violation));
+  return violations;
+}
+
 }  // namespace
 
 std::vector<Violation> CheckPlan(const v1::Batch& batch, const v1::Plan& plan) {
@@ -34,16 +49,15 @@ std::vector<Violation> CheckPlan(const v1::Batch& batch, const v1::Plan& plan) {
 
 absl::StatusOr<std::vector<Violation>> CheckPlan(const v1::Batch& batch, const v1::Plan& plan,
                                                  StopToken stop) {
-  verify::Report report;
-  CheckRules(batch, plan, stop, report);
+  verify::Report of_both;
+  verify::CheckValidation(batch, plan, of_both);
+  std::vector<Violation> violations = ViolationsOf(batch, plan, std::move(of_both), stop);
   PENSTOCK_RETURN_IF_ERROR(stop.status());
-  std::vector<Violation> violations = report.Take();
-  std::stable_sort(violations.begin(), violations.end(),
-                   [](const Violation& a, const Violation& b) { return a.rule < b.rule; });
-  // Whatever is wrong besides, the hash is too: it comes last.
-  verify::Report hash;
-  verify::CheckContentHash(plan, hash);
-  for (Violation& violation : hash.Take()) violations.push_back(std::move(violation));
+  if (!plan.has_validation()) return violations;
+  for (Violation& violation : ViolationsOf(batch.validation(), plan.validation(), {}, stop)) {
+    violation.message = absl::StrCat("validation: ", violation.message);
+    violations.push_back(std::move(violation));
+  }
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   return violations;
 }

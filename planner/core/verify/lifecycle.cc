@@ -1,5 +1,5 @@
 // Rule 4: one forward and one backward pass of every micro-batch on every stage, then the end of the
-// iteration.
+// iteration. Of a plan that is forward only: one forward pass, and nothing else.
 #include <algorithm>
 #include <vector>
 
@@ -100,6 +100,49 @@ void CheckStep(const PlanIndex& index, int rank, Report& report) {
   if (steps != 1) report.AddAt(kLifecycle, rank, absl::StrCat("it has ", steps, " OPTIMIZER_STEP, not one"));
 }
 
+// What learns, or is a gradient's.
+bool IsOfLearning(const v1::Instruction& instruction) {
+  switch (instruction.op()) {
+    case v1::OP_SEND:
+    case v1::OP_RECV:
+      return instruction.part() == kGradient;
+    case v1::OP_WAIT:
+      return instruction.part() == kWaitReceivedGradient || instruction.part() == kWaitSentGradient;
+    case v1::OP_FREE:
+      return instruction.part() == kFreeInputGradient;
+    case v1::OP_RESHARD:
+      return instruction.part() == kGradientsToShares;
+    case v1::OP_LOAD:
+    case v1::OP_FORWARD:
+      return false;
+    default:
+      return true;
+  }
+}
+
+void CheckForwardOnly(const PlanIndex& index, int rank, Report& report) {
+  for (const v1::Instruction& instruction : index.program(rank).instructions()) {
+    if (IsOfLearning(instruction))
+      report.AddAt(kLifecycle, rank, instruction,
+                   "a plan that is forward_only learns nothing, and has no such");
+    const bool reshards = instruction.op() == v1::OP_RESHARD;
+    if (reshards && !index.has_shares())
+      report.AddAt(kLifecycle, rank, instruction, "only plans with options.parameter_shares have it");
+    if (reshards && instruction.stage() != index.LowestStageOf(rank))
+      report.AddAt(kLifecycle, rank, instruction,
+                   absl::StrCat("its stage is not the lowest of the rank, ", index.LowestStageOf(rank)));
+  }
+  for (const uint32_t stage : index.program(rank).stages())
+    for (int m = 0; m < index.MicroBatches(index.ReplicaOf(rank)); ++m)
+      if (index.Find(rank, v1::OP_FORWARD, stage, m) == nullptr)
+        report.AddAt(kLifecycle, rank,
+                     absl::StrCat("micro-batch ", m, " on stage ", stage, " has no FORWARD"));
+  if (!index.has_shares()) return;
+  const Found parameters = index.FindReshard(rank, kParametersToStages);
+  if (parameters == nullptr || parameters->id() != 0)
+    report.AddAt(kLifecycle, rank, "it does not begin with the RESHARD of its parameters");
+}
+
 void CheckEnd(const PlanIndex& index, int rank, Report& report) {
   CheckStep(index, rank, report);
   index.has_shares() ? CheckReshards(index, rank, report) : CheckReductions(index, rank, report);
@@ -109,6 +152,10 @@ void CheckEnd(const PlanIndex& index, int rank, Report& report) {
 
 void CheckLifecycle(const PlanIndex& index, Report& report) {
   for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
+    if (index.forward_only()) {
+      CheckForwardOnly(index, rank, report);
+      continue;
+    }
     const int micro_batches = index.MicroBatches(index.ReplicaOf(rank));
     for (uint32_t stage : index.program(rank).stages())
       for (int m = 0; m < micro_batches; ++m) CheckPasses(index, rank, stage, m, report);

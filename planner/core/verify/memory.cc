@@ -59,7 +59,9 @@ class Ledger {
  private:
   int64_t& AccountOf(const v1::Instruction& instruction) {
     const size_t owner = IsOfWholeIteration(instruction.op()) ? 0 : size_t{1} + instruction.micro_batch();
-    return accounts_[owner * stages_.size() + index_.LocalStage(rank_, instruction.stage())];
+    // Without a pass back a stage's output is given back by the stage above, which may be on the same rank.
+    const int stage = index_.forward_only() ? 0 : index_.LocalStage(rank_, instruction.stage());
+    return accounts_[owner * stages_.size() + stage];
   }
 
   bool Fail(const v1::Instruction& instruction, const std::string& message) {

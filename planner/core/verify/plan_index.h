@@ -61,6 +61,8 @@ class PlanIndex {
   bool stopped() const { return stop_.stopped(); }
   // Parameters are in shares, one a rank; all ranks meet in group 0.
   bool has_shares() const { return plan_.options().parameter_shares(); }
+  // Passes are FORWARD alone, and nothing comes behind them.
+  bool forward_only() const { return plan_.forward_only(); }
   int ranks() const { return plan_.programs_size(); }
   int replicas() const { return plan_.replicas_size(); }
   const ReplicaMesh& MeshOf(int replica) const { return meshes_[replica]; }

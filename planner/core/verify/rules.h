@@ -18,6 +18,9 @@ void CheckFields(const v1::Plan& plan, Report& report);
 // Part of rule 0: the content hash is that of the plan.
 void CheckContentHash(const v1::Plan& plan, Report& report);
 
+// Part of rule 0: a plan has a validation where its batch has one, which is of the same job and model.
+void CheckValidation(const v1::Batch& batch, const v1::Plan& plan, Report& report);
+
 // Rules 1 to 8, each independent of the others.
 void CheckCoverage(const PlanIndex& index, Report& report);
 void CheckTransfers(const PlanIndex& index, Report& report);

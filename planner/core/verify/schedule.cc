@@ -25,6 +25,11 @@ bool HasSeveralStagesOnARank(const PlanIndex& index) {
 
 void CheckFamily(const PlanIndex& index, Report& report) {
   const v1::Schedule schedule = index.plan().schedule();
+  if (index.forward_only()) {
+    if (schedule != v1::SCHEDULE_UNSPECIFIED)
+      report.Add(kLifecycle, "schedule is set, which a plan that is forward_only does not have");
+    return;
+  }
   const bool split = HasSplitBackward(index);
   const bool interleaved = !split && HasSeveralStagesOnARank(index);
   const char* expected = split         ? "SCHEDULE_SPLIT_BACKWARD"

@@ -156,6 +156,11 @@ void CheckRecompute(const v1::Plan& plan, Report& report) {
         if (uint64_t{recompute.full_layers()} + recompute.selective_layers() >
             mesh.layers(static_cast<uint32_t>(stage)))
           report.Add(kStructure, absl::StrCat(name, "stage ", stage, " recomputes more layers than it has"));
+        if (plan.forward_only() && (recompute.full_layers() > 0 || recompute.selective_layers() > 0))
+          report.Add(kStructure,
+                     absl::StrCat(name, "stage ", stage,
+                                  " recomputes layers, but a plan that is forward_only has no pass "
+                                  "back to do it for"));
       }
     }
   }

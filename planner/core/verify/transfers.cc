@@ -212,6 +212,7 @@ void CheckTransfers(const PlanIndex& index, Report& report) {
     for (int stage = 0; stage + 1 < index.StagesOf(replica) && !index.stopped(); ++stage)
       for (int m = 0; m < index.MicroBatches(replica); ++m)
         for (TransferPart part : {kActivation, kGradient}) {
+          if (part == kGradient && index.forward_only()) continue;
           for (int place = 0; place < index.MeshOf(replica).group_ranks(); ++place)
             CheckTransfer(index, replica, stage, m, part, place, report);
           CheckOrderOfPlaces(index, replica, stage, m, part, report);
