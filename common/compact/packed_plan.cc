@@ -1,5 +1,6 @@
 #include "common/compact/packed_plan.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -24,9 +25,19 @@ PackedPlan::PackedPlan(v1::Plan plan) : frame_(std::move(plan)), columns_(frame_
     // Not Clear(), which keeps the memory for the next ones.
     Instructions().Swap(kept->mutable_instructions());
   }
-  bytes_ = sizeof(*this) + frame_.SpaceUsedLong();
+  PackValidation();
+  bytes_ += sizeof(*this) + frame_.SpaceUsedLong();
   for (const std::string& columns : columns_) bytes_ += sizeof(columns) + columns.capacity();
   for (const std::vector<uint64_t>& tokens : tokens_) bytes_ += tokens.capacity() * sizeof(uint64_t);
+}
+
+void PackedPlan::PackValidation() {
+  if (!frame_.has_validation()) return;
+  // Of one that was parsed: memory that the plan owns, and that goes with it.
+  const std::unique_ptr<v1::Plan> validation(frame_.release_validation());
+  validation_ = std::make_unique<const PackedPlan>(std::move(*validation));
+  instructions_ += validation_->instructions();
+  bytes_ += validation_->bytes();
 }
 
 absl::Status PackedPlan::Explain(int program, const absl::Status& status) const {
@@ -66,13 +77,23 @@ absl::StatusOr<v1::Plan> PackedPlan::Plan() const {
   v1::Plan plan = frame_;
   for (int program = 0; program < plan.programs_size(); ++program)
     PENSTOCK_RETURN_IF_ERROR(Unpack(program, plan.mutable_programs(program)));
+  if (validation_ == nullptr) return plan;
+  PENSTOCK_ASSIGN_OR_RETURN(*plan.mutable_validation(), validation_->Plan());
   return plan;
 }
 
 absl::StatusOr<v1::Plan> PackedPlan::PlanFor(int program) const {
   v1::Plan plan = frame_;
   PENSTOCK_RETURN_IF_ERROR(Unpack(program, plan.mutable_programs(program)));
+  if (validation_ == nullptr) return plan;
+  PENSTOCK_ASSIGN_OR_RETURN(*plan.mutable_validation(), validation_->PlanFor(program));
   return plan;
+}
+
+void PackedPlan::CompactTo(v1::Plan* plan, google::protobuf::RepeatedPtrField<std::string>* columns) const {
+  *plan = frame_;
+  for (const std::string& of_program : columns_) *columns->Add() = of_program;
+  if (validation_ != nullptr) validation_->CompactTo(plan->mutable_validation(), columns);
 }
 
 }  // namespace penstock

@@ -338,8 +338,9 @@ PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, 
     done(bytes.status());
     return nullptr;
   }
-  if (absl::Status status = ReserveWhatIf(payer, static_cast<size_t>(request.batch().samples_size()));
-      !status.ok()) {
+  const v1::Batch& batch = request.batch();
+  const int samples = batch.samples_size() + batch.validation().samples_size();
+  if (absl::Status status = ReserveWhatIf(payer, static_cast<size_t>(samples)); !status.ok()) {
     done(status);
     return nullptr;
   }

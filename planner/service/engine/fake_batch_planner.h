@@ -93,6 +93,14 @@ class FakeBatchPlanner final : public BatchPlanner {
       for (uint32_t stage = 0; stage < job_.mesh().pipeline(); ++stage) AddProgram(replica, stage, &plan);
     }
     plan.mutable_predicted()->set_makespan_ns(6'000'000);
+    if (!batch.has_validation()) return plan;
+    // Its first passes, of the same samples.
+    v1::Plan validation = plan;
+    validation.set_forward_only(true);
+    for (v1::Program& program : *validation.mutable_programs())
+      program.mutable_instructions()->DeleteSubrange(1, program.instructions_size() - 1);
+    validation.mutable_predicted()->set_makespan_ns(2'000'000);
+    *plan.mutable_validation() = std::move(validation);
     return plan;
   }
 

@@ -190,9 +190,7 @@ absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration, u
   v1::GetIterationResponse response;
   *response.mutable_batch() = *held->batch;
   if (compact_version >= kCompactVersion) {
-    *response.mutable_plan() = held->plan->frame();
-    for (int rank = 0; rank < response.plan().programs_size(); ++rank)
-      response.add_instruction_columns(held->plan->columns(rank));
+    held->plan->CompactTo(response.mutable_plan(), response.mutable_instruction_columns());
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(*response.mutable_plan(), held->plan->Plan());
   }

@@ -20,6 +20,10 @@ absl::Status NameBatch(const absl::Status& status, int index) {
   return absl::Status(status.code(), absl::StrCat("batches[", index, "]", separator, message));
 }
 
+size_t SamplesOf(const v1::Batch& batch) {
+  return static_cast<size_t>(batch.samples_size()) + static_cast<size_t>(batch.validation().samples_size());
+}
+
 }  // namespace
 
 absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
@@ -57,7 +61,7 @@ absl::Status Job::CheckAcceptsLocked() const {
 absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known, uint64_t next) const {
   size_t samples = 0;
   for (int i = static_cast<int>(known); i < request.batches_size(); ++i)
-    samples += static_cast<size_t>(request.batches(i).samples_size());
+    samples += SamplesOf(request.batches(i));
   absl::Status status = services_.quotas->CheckPlanning(payer_);
   if (status.ok()) status = services_.quotas->TakeSamples(payer_, samples);
   return status.ok() ? status : WithRetryIteration(std::move(status), next);

@@ -116,6 +116,8 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   if (!plan.ok()) return ticket.Explain(plan.status());
   planned.figures = FiguresOf(*plan);
   if (WeighsNothing(*planned.batch, *plan)) planned.figures.set_loss_tokens(0);
+  if (plan->has_validation() && WeighsNothing(planned.batch->validation(), plan->validation()))
+    planned.figures.mutable_validation()->set_loss_tokens(0);
   planned.plan = std::make_shared<const PackedPlan>(*std::move(plan));
   return planned;
 }

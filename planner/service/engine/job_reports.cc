@@ -16,19 +16,24 @@ constexpr uint64_t kCompletedInMemory = 64;
 
 uint64_t FirstInMemory(uint64_t completed) { return completed - std::min(completed, kCompletedInMemory); }
 
+using MeasuredInstructions = google::protobuf::RepeatedPtrField<v1::MeasuredInstruction>;
+using TaskLosses = google::protobuf::RepeatedPtrField<v1::TaskLoss>;
+
 // Each at most once: reports are held in memory, and summed up.
-absl::Status CheckInstructions(const v1::ReportIterationRequest& report, size_t instructions) {
+// `field`: of the report; "" of the training's.
+absl::Status CheckInstructions(absl::string_view field, const MeasuredInstructions& measured, uint32_t rank,
+                               size_t instructions) {
   std::vector<bool> seen(instructions);
-  for (int i = 0; i < report.instructions_size(); ++i) {
-    const uint32_t id = report.instructions(i).id();
+  for (int i = 0; i < measured.size(); ++i) {
+    const uint32_t id = measured[i].id();
     if (id >= seen.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("instructions[", i, "].id is ", id,
-                                                     ", but the program of rank ", report.rank(), " has ",
+      return absl::InvalidArgumentError(absl::StrCat(field, "instructions[", i, "].id is ", id,
+                                                     ", but the program of rank ", rank, " has ",
                                                      instructions, " instructions"));
     }
     if (seen[id]) {
       return absl::InvalidArgumentError(
-          absl::StrCat("instructions[", i, "].id is ", id, ", which the report has already"));
+          absl::StrCat(field, "instructions[", i, "].id is ", id, ", which the report has already"));
     }
     seen[id] = true;
   }
@@ -36,14 +41,28 @@ absl::Status CheckInstructions(const v1::ReportIterationRequest& report, size_t 
 }
 
 // They ascend (request_validation.cc).
-absl::Status CheckTasks(const v1::ReportIterationRequest& report, int tasks) {
-  for (int i = 0; i < report.tasks_size(); ++i) {
-    const uint32_t task = report.tasks(i).task();
+absl::Status CheckTasks(absl::string_view field, const TaskLosses& losses, int tasks) {
+  for (int i = 0; i < losses.size(); ++i) {
+    const uint32_t task = losses[i].task();
     if (static_cast<int64_t>(task) < tasks) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("tasks[", i, "].task is ", task, ", but the job has ", tasks, " tasks"));
+        absl::StrCat(field, "tasks[", i, "].task is ", task, ", but the job has ", tasks, " tasks"));
   }
   return absl::OkStatus();
+}
+
+// A loss that lacks a rank's part would be taken for one.
+absl::Status CheckValidation(const v1::ReportIterationRequest& report, const PackedPlan& plan, int tasks) {
+  if (report.has_validation() != (plan.validation() != nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "validation is ", report.has_validation() ? "set" : "missing", ", but the plan of iteration ",
+        report.iteration(), " has ", report.has_validation() ? "none" : "one"));
+  }
+  if (!report.has_validation()) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CheckTasks("validation.", report.validation().tasks(), tasks));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Op> ops,
+                            plan.validation()->Ops(static_cast<int>(report.rank())));
+  return CheckInstructions("validation.", report.validation().instructions(), report.rank(), ops.size());
 }
 
 }  // namespace
@@ -71,7 +90,10 @@ absl::StatusOr<std::vector<v1::Op>> Job::ReportedOps(const v1::ReportIterationRe
     plan = values_.plan(report.iteration());
     if (plan == nullptr) WantPlanLocked(report.iteration());
   }
-  if (plan != nullptr) return plan->Ops(static_cast<int>(report.rank()));
+  if (plan != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(CheckValidation(report, *plan, spec_.tasks_size()));
+    return plan->Ops(static_cast<int>(report.rank()));
+  }
   PlanMore();
   return absl::UnavailableError(absl::StrCat("the plan of iteration ", report.iteration(),
                                              " is being made again; try again in a moment"));
@@ -89,8 +111,8 @@ absl::Status Job::CheckSentLocked(const v1::ReportIterationRequest& report) cons
 
 absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, const std::vector<v1::Op>& ops) {
   PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
-  PENSTOCK_RETURN_IF_ERROR(CheckInstructions(report, ops.size()));
-  PENSTOCK_RETURN_IF_ERROR(CheckTasks(report, spec_.tasks_size()));
+  PENSTOCK_RETURN_IF_ERROR(CheckInstructions("", report.instructions(), report.rank(), ops.size()));
+  PENSTOCK_RETURN_IF_ERROR(CheckTasks("", report.tasks(), spec_.tasks_size()));
   values_.PutReport(report);
   store::v1::Event event;
   *event.mutable_iteration_reported() = FiguresOf(ops, report);

@@ -51,6 +51,9 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   const v1::StrategyMesh* const mesh = MeshSideBySide(plan, program.replica());
   *message.mutable_layers_per_stage() = mesh == nullptr ? plan.layers_per_stage() : mesh->layers_per_stage();
   message.mutable_profile_duration_ns()->Assign(profile_durations.begin(), profile_durations.end());
+  if (plan.has_validation())
+    *message.mutable_validation() =
+        MakeProgramMessage(batch.validation(), plan.validation(), rank, /*profile_durations=*/{});
   return message;
 }
 
@@ -59,6 +62,11 @@ absl::StatusOr<v1::StreamProgramsResponse> MakeProgramMessage(const v1::Batch& b
                                                               absl::Span<const int64_t> profile_durations,
                                                               bool compact) {
   v1::StreamProgramsResponse message = MakeProgramMessage(batch, plan.frame(), rank, profile_durations);
+  if (const PackedPlan* const validation = plan.validation(); validation != nullptr) {
+    PENSTOCK_ASSIGN_OR_RETURN(*message.mutable_validation(),
+                              MakeProgramMessage(batch.validation(), *validation, rank,
+                                                 /*profile_durations=*/{}, compact));
+  }
   if (!compact) {
     PENSTOCK_ASSIGN_OR_RETURN(*message.mutable_program(), plan.Program(static_cast<int>(rank)));
     return message;

@@ -150,6 +150,9 @@ void JobMetrics::OnIterationCompleted(const std::string& job_id, const v1::Itera
   totals.waited_for_program_seconds += Seconds(summary.waited_for_program_ns());
   totals.planning_seconds += Seconds(summary.planning_time_ns());
   ++totals.by_strategy[summary.strategy()];
+  if (!summary.has_validation()) return;
+  totals.validation_seconds += Seconds(summary.validation().measured_ns());
+  totals.validation_loss = summary.validation().loss();
 }
 
 void JobMetrics::ForgetOthersLocked(const PlannerEngine& engine) {
@@ -182,6 +185,16 @@ std::vector<MetricSample> JobMetrics::SamplesOf(const PlannerEngine& engine, Cou
   return samples;
 }
 
+std::vector<MetricSample> JobMetrics::ValidationLossesOf(const PlannerEngine& engine) {
+  MutexLock lock(&mutex_);
+  ForgetOthersLocked(engine);
+  Samples samples;
+  for (const auto& [job_id, totals] : totals_)
+    if (totals.validation_loss.has_value())
+      samples.push_back({{{kJobLabel, job_id}}, *totals.validation_loss});
+  return samples;
+}
+
 void JobMetrics::WatchTotals(MetricsRegistry* registry, const EngineSlot* engines) {
   using Parts = std::vector<std::pair<MetricLabels, Counted>>;
   const auto add = [&](const char* name, const char* help, Parts parts) {
@@ -211,6 +224,13 @@ void JobMetrics::WatchTotals(MetricsRegistry* registry, const EngineSlot* engine
       {{{}, &Totals::waited_for_program_seconds}});
   add("penstock_job_planning_seconds_total", "Time that the plans of a job's completed iterations took.",
       {{{}, &Totals::planning_seconds}});
+  add("penstock_job_validation_seconds_total",
+      "Time of a job's validations on its ranks, of the slowest rank: not part of its iterations.",
+      {{{}, &Totals::validation_seconds}});
+  registry->AddComputedGauge(
+      "penstock_validation_loss",
+      "Loss of a job's last validation on its ranks. Jobs that have one since the planner serves them.",
+      Watched(engines, [this](const PlannerEngine& engine) { return ValidationLossesOf(engine); }));
 }
 
 void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {

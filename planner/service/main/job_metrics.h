@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "common/metrics/metrics.h"
@@ -36,6 +37,9 @@ class JobMetrics {
     double planning_seconds = 0;
     // Iterations.
     std::map<uint32_t, double> by_strategy = {};
+    double validation_seconds = 0;
+    // Of the last validation; nothing: there was none.
+    std::optional<double> validation_loss = {};
   };
   using Counted = double Totals::*;
 
@@ -43,6 +47,7 @@ class JobMetrics {
   std::vector<MetricSample> SamplesOf(const PlannerEngine& engine, Counted counted,
                                       const MetricLabels& labels);
   std::vector<MetricSample> StrategySamplesOf(const PlannerEngine& engine);
+  std::vector<MetricSample> ValidationLossesOf(const PlannerEngine& engine);
   // Those of jobs that the planner does not hold.
   void ForgetOthersLocked(const PlannerEngine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchTotals(MetricsRegistry* registry, const EngineSlot* engines);

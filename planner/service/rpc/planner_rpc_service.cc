@@ -135,10 +135,7 @@ namespace {
 absl::StatusOr<v1::PlanBatchResponse> AnswerOf(v1::Plan plan, uint32_t compact_version, int64_t most_bytes) {
   v1::PlanBatchResponse answer;
   if (compact_version >= kCompactVersion) {
-    const PackedPlan packed(std::move(plan));
-    *answer.mutable_plan() = packed.frame();
-    for (int rank = 0; rank < answer.plan().programs_size(); ++rank)
-      answer.add_instruction_columns(packed.columns(rank));
+    PackedPlan(std::move(plan)).CompactTo(answer.mutable_plan(), answer.mutable_instruction_columns());
   } else {
     *answer.mutable_plan() = std::move(plan);
   }

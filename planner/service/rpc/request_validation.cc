@@ -79,7 +79,14 @@ absl::Status ValidateBatch(const std::string& field, const v1::Batch& batch) {
   for (int j = 0; j < batch.samples_size(); ++j) {
     PENSTOCK_RETURN_IF_ERROR(ValidateSample(absl::StrCat(field, ".samples[", j, "]"), batch.samples(j)));
   }
-  return absl::OkStatus();
+  if (!batch.has_validation()) return absl::OkStatus();
+  const v1::Batch& validation = batch.validation();
+  if (validation.has_validation())
+    return Invalid(field, ".validation.validation is set: a validation has none itself");
+  if (validation.iteration() != batch.iteration())
+    return Invalid(field, ".validation.iteration is ", validation.iteration(), ": that of the batch, ",
+                   batch.iteration());
+  return ValidateBatch(absl::StrCat(field, ".validation"), validation);
 }
 
 // A name, or an address in digits: others connect to it and logs show it.
@@ -109,19 +116,38 @@ absl::Status ValidateMeasured(absl::string_view field, double value) {
   return value < 0 ? Invalid(field, " is ", value, ": at least 0") : absl::OkStatus();
 }
 
-// A run whose loss is not finite ends: its workers report no iteration.
-absl::Status ValidateTasks(const v1::ReportIterationRequest& request) {
-  for (int i = 0; i < request.tasks_size(); ++i) {
-    const v1::TaskLoss& task = request.tasks(i);
-    const std::string field = absl::StrCat("tasks[", i, "]");
-    if (i > 0 && task.task() <= request.tasks(i - 1).task())
+// `of`: the field that has them, with its dot; "" of the request's own. `finite`: a run whose training loss
+// is not ends, and its workers report no iteration; that of a validation is what the parameters make of the
+// data.
+absl::Status ValidateTasks(absl::string_view of,
+                           const google::protobuf::RepeatedPtrField<v1::TaskLoss>& tasks, bool finite) {
+  for (int i = 0; i < tasks.size(); ++i) {
+    const v1::TaskLoss& task = tasks[i];
+    const std::string field = absl::StrCat(of, "tasks[", i, "]");
+    if (i > 0 && task.task() <= tasks[i - 1].task())
       return Invalid(field, ".task is ", task.task(), ": not above the one before");
-    if (!std::isfinite(task.loss()) || task.loss() < 0)
+    if ((finite && !std::isfinite(task.loss())) || task.loss() < 0)
       return Invalid(field, ".loss is ", task.loss(), ": a number of at least 0");
     if (!std::isfinite(task.weight()) || task.weight() < 0)
       return Invalid(field, ".weight is ", task.weight(), ": a number of at least 0");
   }
   return absl::OkStatus();
+}
+
+absl::Status ValidateInstructions(
+    absl::string_view of, const google::protobuf::RepeatedPtrField<v1::MeasuredInstruction>& measured) {
+  for (int i = 0; i < measured.size(); ++i) {
+    if (measured[i].start_ns() < 0) return Invalid(of, "instructions[", i, "].start_ns is negative");
+    if (measured[i].duration_ns() < 0) return Invalid(of, "instructions[", i, "].duration_ns is negative");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateReport(const v1::ValidationReport& validation) {
+  if (validation.duration_ns() < 0) return Invalid("validation.duration_ns is negative");
+  if (validation.peak_memory_bytes() < 0) return Invalid("validation.peak_memory_bytes is negative");
+  PENSTOCK_RETURN_IF_ERROR(ValidateInstructions("validation.", validation.instructions()));
+  return ValidateTasks("validation.", validation.tasks(), /*finite=*/false);
 }
 
 }  // namespace
@@ -189,12 +215,9 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
   if (!std::isfinite(request.learning_rate()) || request.learning_rate() < 0) {
     return Invalid("learning_rate is ", request.learning_rate(), ": a number of at least 0");
   }
-  for (int i = 0; i < request.instructions_size(); ++i) {
-    if (request.instructions(i).start_ns() < 0) return Invalid("instructions[", i, "].start_ns is negative");
-    if (request.instructions(i).duration_ns() < 0)
-      return Invalid("instructions[", i, "].duration_ns is negative");
-  }
-  return ValidateTasks(request);
+  PENSTOCK_RETURN_IF_ERROR(ValidateInstructions("", request.instructions()));
+  PENSTOCK_RETURN_IF_ERROR(ValidateTasks("", request.tasks(), /*finite=*/true));
+  return request.has_validation() ? ValidateReport(request.validation()) : absl::OkStatus();
 }
 
 absl::Status Validate(const v1::RegisterWorkerRequest& request) {

@@ -46,10 +46,14 @@ double Bubble(double compute_ns, uint32_t ranks, int64_t total_ns) {
   return 1.0 - compute_ns / (static_cast<double>(ranks) * static_cast<double>(total_ns));
 }
 
-void AddTasks(const std::vector<store::v1::IterationReported>& reports, v1::IterationSummary& summary) {
+using Reports = std::vector<store::v1::IterationReported>;
+
+// `tasks_of`: those of a report; `summary`: what has tasks.
+template <typename TasksOf, typename Summary>
+void AddTasks(const Reports& reports, TasksOf tasks_of, Summary& summary) {
   std::map<uint32_t, v1::TaskLoss> tasks;
   for (const store::v1::IterationReported& report : reports) {
-    for (const v1::TaskLoss& reported : report.tasks()) {
+    for (const v1::TaskLoss& reported : tasks_of(report)) {
       v1::TaskLoss& task = tasks[reported.task()];
       task.set_task(reported.task());
       task.set_loss(task.loss() + reported.loss());
@@ -62,6 +66,38 @@ void AddTasks(const std::vector<store::v1::IterationReported>& reports, v1::Iter
   }
 }
 
+int MicroBatches(const v1::Plan& plan) {
+  int micro_batches = 0;
+  for (const v1::Replica& replica : plan.replicas()) micro_batches += replica.micro_batches_size();
+  return micro_batches;
+}
+
+// What is known of a validation before it has run.
+v1::ValidationSummary ValidationOf(const v1::Plan& plan) {
+  v1::ValidationSummary validation;
+  int samples = 0;
+  for (const v1::Replica& replica : plan.replicas())
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) samples += micro_batch.samples_size();
+  validation.set_samples(static_cast<uint64_t>(samples));
+  validation.set_real_tokens(plan.real_tokens());
+  validation.set_loss_tokens(plan.loss_tokens());
+  validation.set_micro_batches(static_cast<uint32_t>(MicroBatches(plan)));
+  validation.set_predicted_ns(plan.predicted().makespan_ns());
+  return validation;
+}
+
+v1::ValidationSummary SummarizeValidation(const v1::ValidationSummary& planned, const Reports& reports) {
+  v1::ValidationSummary summary = planned;
+  for (const store::v1::IterationReported& report : reports) {
+    summary.set_loss(summary.loss() + report.validation().loss());
+    summary.set_measured_ns(std::max(summary.measured_ns(), report.validation().duration_ns()));
+  }
+  AddTasks(
+      reports, [](const store::v1::IterationReported& report) { return report.validation().tasks(); },
+      summary);
+  return summary;
+}
+
 }  // namespace
 
 store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
@@ -71,9 +107,8 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
   figures.set_real_tokens(plan.real_tokens());
   figures.set_computed_tokens(plan.computed_tokens());
   figures.set_loss_tokens(plan.loss_tokens());
-  for (const v1::Replica& replica : plan.replicas()) {
-    figures.set_micro_batches(figures.micro_batches() + replica.micro_batches_size());
-  }
+  figures.set_micro_batches(static_cast<uint32_t>(MicroBatches(plan)));
+  if (plan.has_validation()) *figures.mutable_validation() = ValidationOf(plan.validation());
   figures.set_makespan_ns(plan.predicted().makespan_ns());
   figures.set_compute_ns(PredictedComputeNs(plan));
   figures.set_planning_time_ns(plan.planning_time_ns());
@@ -96,6 +131,10 @@ store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
   *figures.mutable_tasks() = report.tasks();
   figures.set_router_balance_loss(report.router_balance_loss());
   figures.set_router_z_loss(report.router_z_loss());
+  if (report.has_validation()) {
+    *figures.mutable_validation() = report.validation();
+    figures.mutable_validation()->clear_instructions();
+  }
   return figures;
 }
 
@@ -122,7 +161,9 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
     summary.set_waited_for_program_ns(
         std::max(summary.waited_for_program_ns(), report.waited_for_program_ns()));
   }
-  AddTasks(reports, summary);
+  AddTasks(
+      reports, [](const store::v1::IterationReported& report) { return report.tasks(); }, summary);
+  if (plan.has_validation()) *summary.mutable_validation() = SummarizeValidation(plan.validation(), reports);
   summary.set_bubble(Bubble(compute_ns, plan.ranks(), summary.measured_ns()));
   summary.set_predicted_bubble(Bubble(plan.compute_ns(), plan.ranks(), summary.predicted_ns()));
   return summary;

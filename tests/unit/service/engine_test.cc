@@ -275,5 +275,28 @@ TEST_F(EngineFixture, AReportNamesTasksOfItsJobAlone) {
   EXPECT_EQ(job->Summaries(0).front().tasks(0).loss(), 2.5);
 }
 
+TEST_F(EngineFixture, AReportHasAValidationWhereItsPlanHasOne) {
+  const auto job = Register(MakeJob("job", 1));
+  v1::SubmitBatchesRequest batches = MakeSubmission("job", 0, 2);
+  *batches.mutable_batches(0)->mutable_validation() = MakeBatch(0);
+  ASSERT_TRUE(job->SubmitBatches(batches).ok());
+  Reader reader(job, StreamRequest(0));
+  ASSERT_TRUE(reader.Next().has_value() && reader.Next().has_value());
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  v1::ReportIterationRequest report = MakeReport(0, 0);
+  EXPECT_THAT(job->ReportIteration(report),
+              Fails(kInvalid, "validation is missing, but the plan of iteration 0 has one"));
+  report.mutable_validation()->add_instructions()->set_id(1);
+  EXPECT_THAT(job->ReportIteration(report),
+              Fails(kInvalid, "validation.instructions[0].id is 1, but the program of rank 0 has 1"));
+  report.mutable_validation()->mutable_instructions(0)->set_id(0);
+  report.mutable_validation()->set_loss(2.5);
+  ASSERT_TRUE(job->ReportIteration(report).ok());
+  EXPECT_EQ(job->Summaries(0).front().validation().loss(), 2.5);
+  report.set_iteration(1);
+  EXPECT_THAT(job->ReportIteration(report),
+              Fails(kInvalid, "validation is set, but the plan of iteration 1 has none"));
+}
+
 }  // namespace
 }  // namespace penstock

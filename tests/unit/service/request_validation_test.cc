@@ -161,5 +161,29 @@ TEST(RequestValidationTest, TimesAreNotNegative) {
   EXPECT_THAT(Validate(report), Fails(kInvalid, "instructions[1].duration_ns is negative"));
 }
 
+TEST(RequestValidationTest, AValidationIsABatchOfTheSameIterationWithoutOneItself) {
+  v1::SubmitBatchesRequest request = MakeSubmission("job", 5, 6);
+  v1::Batch& validation = *request.mutable_batches(0)->mutable_validation();
+  validation = MakeSubmission("job", 5, 6).batches(0);
+  EXPECT_TRUE(Validate(request).ok());
+  validation.set_iteration(6);
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[0].validation.iteration is 6"));
+  validation.set_iteration(5);
+  validation.mutable_validation();
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[0].validation.validation is set"));
+  validation.clear_validation();
+  validation.clear_samples();
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[0].validation.samples is empty"));
+}
+
+TEST(RequestValidationTest, TheLossOfAValidationMayBeNoNumber) {
+  v1::ReportIterationRequest report = MakeReport(0, 1);
+  report.mutable_validation()->set_loss(std::nan(""));
+  report.mutable_validation()->add_tasks()->set_loss(std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(Validate(report).ok());
+  report.mutable_validation()->set_duration_ns(-1);
+  EXPECT_THAT(Validate(report), Fails(kInvalid, "validation.duration_ns is negative"));
+}
+
 }  // namespace
 }  // namespace penstock

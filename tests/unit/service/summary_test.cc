@@ -87,6 +87,55 @@ TEST(SummaryTest, LossesOfRoutersAddUpOverTheRanksBesideTheLoss) {
   EXPECT_DOUBLE_EQ(summary.router_z_loss(), 6);
 }
 
+v1::Batch MakeValidatedBatch() {
+  v1::Batch batch = MakeBatch(7);
+  *batch.mutable_validation() = MakeBatch(7);
+  return batch;
+}
+
+v1::Plan MakeValidatedPlan() {
+  return *FakeBatchPlanner(MakeJob("job", 2, 2), nullptr).MakePlan(MakeValidatedBatch(), core::StopToken());
+}
+
+TEST(SummaryTest, AValidationAddsUpApartAndChangesNothingElse) {
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
+  const v1::IterationSummary without = SummaryOf(MakePlan(), reports);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    v1::ValidationReport* const validation = reports[rank].mutable_validation();
+    validation->set_duration_ns(1'000'000 * (rank + 1));
+    validation->set_loss(0.5);
+    validation->add_instructions()->set_duration_ns(9'000'000);
+    v1::TaskLoss* const task = validation->add_tasks();
+    task->set_loss(rank);
+    task->set_weight(2);
+  }
+  v1::IterationSummary with = SummaryOf(MakeValidatedPlan(), reports);
+  EXPECT_DOUBLE_EQ(with.validation().loss(), 2);
+  EXPECT_EQ(with.validation().measured_ns(), 4'000'000);
+  EXPECT_EQ(with.validation().predicted_ns(), 2'000'000);
+  EXPECT_EQ(with.validation().micro_batches(), 2);
+  EXPECT_EQ(with.validation().samples(), static_cast<uint64_t>(MakeBatch(7).samples_size()));
+  EXPECT_EQ(with.validation().loss_tokens(), 99);
+  ASSERT_EQ(with.validation().tasks_size(), 1);
+  EXPECT_DOUBLE_EQ(with.validation().tasks(0).loss(), 6.0 / 8.0);
+  with.clear_validation();
+  EXPECT_EQ(with.SerializeAsString(), without.SerializeAsString());
+}
+
+TEST(ProgramMessageTest, HoldsTheRanksProgramOfAValidation) {
+  v1::Batch batch = MakeValidatedBatch();
+  batch.mutable_validation()->mutable_samples(1)->set_sample_id(77);
+  const v1::Plan plan = MakeValidatedPlan();
+  const v1::StreamProgramsResponse message = MakeProgramMessage(batch, plan, 2, {});
+  ASSERT_TRUE(message.has_validation());
+  EXPECT_EQ(message.validation().program().rank(), 2);
+  EXPECT_EQ(message.validation().program().instructions_size(), 1);
+  EXPECT_EQ(message.validation().samples(0).sample_id(), 77u);
+  EXPECT_EQ(message.program().instructions_size(), 3);
+  EXPECT_FALSE(MakeProgramMessage(MakeBatch(7), MakePlan(), 2, {}).has_validation());
+}
+
 TEST(SummaryTest, ProgramsOfABatchThatWeighsNothingHaveNoLossTokens) {
   v1::Batch batch = MakeBatch(7);
   v1::Plan plan = MakePlan();

@@ -54,14 +54,22 @@ function taskLosses(spec, last) {
   return last.tasks.filter((one) => Number(one.weight) > 0).map((one) => [`loss, ${spec.tasks[one.task]}`, compact(one.loss)]);
 }
 
-function figuresOf(status, spec, last) {
+// Of the last of these iterations behind which the ranks validated.
+function validationLoss(iterations) {
+  const validated = iterations.filter((one) => one.validation !== undefined && one.validation !== null).at(-1);
+  if (validated === undefined) return [];
+  return [["validation loss", `${compact(validated.validation.loss)} after ${withCommas(validated.iteration)}`]];
+}
+
+function figuresOf(status, spec, iterations) {
+  const last = iterations.at(-1);
   const all = spec.training === null ? 0 : Number(spec.training.iterations);
   const figures = [["state", stateName(status.state)],
                    ["iterations done", withCommas(status.completed_iteration) + (all > 0 ? ` of ${withCommas(all)}` : "")],
                    ["planned ahead", withCommas(Math.max(0, status.planned_iteration - status.completed_iteration))],
                    ["epoch", withCommas(status.epoch)]];
   if (last === undefined) return figures;
-  return [...figures, ["loss", lossText(last.loss)], ...taskLosses(spec, last), ["tokens/s", compact(tokensPerSecond(last))],
+  return [...figures, ["loss", lossText(last.loss)], ...taskLosses(spec, last), ...validationLoss(iterations), ["tokens/s", compact(tokensPerSecond(last))],
           ["padding efficiency", share(ratio(last.real_tokens, last.computed_tokens))],
           ["bubble, planned / measured", `${share(last.predicted_bubble)} / ${share(last.bubble)}`],
           ["measured against planned", share(ratio(last.measured_ns, last.predicted_ns))]];
@@ -81,7 +89,7 @@ export function showJob({job: {status, job: spec, iterations}, history}) {
   document.title = `${status.job_id} (${stateName(status.state)}), Penstock`;
   setText(byId("job-model"), subtitle(spec));
   showText(byId("job-failure"), status.failure);
-  fillFigures(byId("figures"), figuresOf(status, spec, iterations.at(-1)));
+  fillFigures(byId("figures"), figuresOf(status, spec, iterations));
   for (const chart of charts) chart.update(history);
   const points = history.iterations_per_point;
   setText(byId("history-note"), points > 1 ? `A point of these charts is the mean of ${points} iterations.` : "");

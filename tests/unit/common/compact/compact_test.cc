@@ -7,6 +7,7 @@
 #include "common/compact/instruction_columns.h"
 #include "common/compact/packed_plan.h"
 #include "common/compact/packed_program.h"
+#include "penstock/v1/planner_service.pb.h"
 #include "planner/core/planner.h"
 #include "planner/service/engine/program_message.h"
 #include "tests/support/message_mutator.h"
@@ -23,7 +24,7 @@ constexpr core::RandomJobLimits kLimits = {.context = 4,
                                            .shares_percent = 20,
                                            .windows_percent = 20};
 
-// Random jobs that have a plan.
+// Random jobs that have a plan; every second one with a validation.
 std::vector<v1::PlannedBatch> Planned(int jobs) {
   std::vector<v1::PlannedBatch> planned;
   for (uint64_t seed = 0; static_cast<int>(planned.size()) < jobs; ++seed) {
@@ -35,6 +36,9 @@ std::vector<v1::PlannedBatch> Planned(int jobs) {
     v1::PlannedBatch& added = planned.emplace_back();
     *added.mutable_batch() = one.batch;
     *added.mutable_plan() = *std::move(plan);
+    if (planned.size() % 2 == 0) continue;
+    *added.mutable_batch()->mutable_validation() = one.batch;
+    *added.mutable_plan()->mutable_validation() = (*planner)->MakeForwardPlan(one.batch).value();
   }
   return planned;
 }
@@ -66,10 +70,31 @@ TEST(CompactTest, ReadersOfBothKindsAreSentTheSame) {
       auto compact = MakeProgramMessage(planned.batch(), packed, rank, {1, 2}, /*compact=*/true);
       EXPECT_TRUE(compact->program().instructions().empty());
       EXPECT_TRUE(compact->samples().empty());
+      EXPECT_TRUE(compact->validation().program().instructions().empty());
+      EXPECT_TRUE(compact->validation().samples().empty());
       ASSERT_TRUE(UnpackProgram(&*compact).ok());
       EXPECT_EQ(compact->SerializeAsString(), full);
     }
   }
+}
+
+TEST(CompactTest, WholePlansComeBackFromTheirColumns) {
+  for (const v1::PlannedBatch& planned : Planned(50)) {
+    v1::GetIterationResponse response;
+    PackedPlan(planned.plan()).CompactTo(response.mutable_plan(), response.mutable_instruction_columns());
+    for (const v1::Plan* const plan : {&response.plan(), &response.plan().validation()})
+      for (const v1::Program& program : plan->programs()) EXPECT_TRUE(program.instructions().empty());
+    ASSERT_TRUE(UnpackPrograms(response.mutable_instruction_columns(), response.mutable_plan()).ok());
+    EXPECT_EQ(response.plan().SerializeAsString(), planned.plan().SerializeAsString());
+  }
+}
+
+TEST(CompactTest, ColumnsOfAValidationMayNotBeMissing) {
+  const v1::PlannedBatch planned = Planned(1).front();
+  v1::GetIterationResponse response;
+  PackedPlan(planned.plan()).CompactTo(response.mutable_plan(), response.mutable_instruction_columns());
+  response.mutable_instruction_columns()->RemoveLast();
+  EXPECT_FALSE(UnpackPrograms(response.mutable_instruction_columns(), response.mutable_plan()).ok());
 }
 
 TEST(CompactTest, InstructionsThatMakeNoSenseComeBackToo) {
