@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,15 @@ struct MeasuredTask {
   double weight = 0;
 };
 
+// Units as in ValidationReport.
+struct ValidationReport {
+  std::vector<MeasuredInstruction> instructions = {};
+  int64_t duration_ns = 0;
+  double loss = 0;
+  std::vector<MeasuredTask> tasks = {};
+  int64_t peak_memory_bytes = 0;
+};
+
 // Units as in ReportIterationRequest.
 struct IterationReport {
   uint64_t iteration = 0;
@@ -71,6 +81,7 @@ struct IterationReport {
   double learning_rate = 0;
   int64_t peak_memory_bytes = 0;
   std::vector<MeasuredTask> tasks = {};
+  std::optional<ValidationReport> validation = {};
 };
 
 // Every method returns within a bounded time after the epoch has failed or Stop was called; what it returns

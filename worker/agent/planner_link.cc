@@ -50,15 +50,41 @@ EpochState EpochStateFromProto(v1::EpochState state) {
   }
 }
 
-v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationReport& report) {
-  auto request = RequestFrom<v1::ReportIterationRequest>(self);
-  request.set_iteration(report.iteration);
-  for (const MeasuredInstruction& measured : report.instructions) {
-    v1::MeasuredInstruction* instruction = request.add_instructions();
+// `to`: a report, or that of a validation.
+template <typename Report>
+void AddInstructions(const std::vector<MeasuredInstruction>& instructions, Report& to) {
+  for (const MeasuredInstruction& measured : instructions) {
+    v1::MeasuredInstruction* instruction = to.add_instructions();
     instruction->set_id(measured.id);
     instruction->set_start_ns(measured.start_ns);
     instruction->set_duration_ns(measured.duration_ns);
   }
+}
+
+template <typename Report>
+void AddTasks(const std::vector<MeasuredTask>& tasks, Report& to) {
+  for (const MeasuredTask& measured : tasks) {
+    v1::TaskLoss* task = to.add_tasks();
+    task->set_task(measured.task);
+    task->set_loss(measured.loss);
+    task->set_weight(measured.weight);
+  }
+}
+
+v1::ValidationReport ToProto(const ValidationReport& validation) {
+  v1::ValidationReport proto;
+  AddInstructions(validation.instructions, proto);
+  proto.set_duration_ns(validation.duration_ns);
+  proto.set_loss(validation.loss);
+  AddTasks(validation.tasks, proto);
+  proto.set_peak_memory_bytes(validation.peak_memory_bytes);
+  return proto;
+}
+
+v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationReport& report) {
+  auto request = RequestFrom<v1::ReportIterationRequest>(self);
+  request.set_iteration(report.iteration);
+  AddInstructions(report.instructions, request);
   request.set_duration_ns(report.duration_ns);
   request.set_waited_for_program_ns(report.waited_for_program_ns);
   request.set_started_unix_ns(report.started_unix_ns);
@@ -68,12 +94,8 @@ v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationRe
   request.set_gradient_norm(report.gradient_norm);
   request.set_learning_rate(report.learning_rate);
   request.set_peak_memory_bytes(report.peak_memory_bytes);
-  for (const MeasuredTask& measured : report.tasks) {
-    v1::TaskLoss* task = request.add_tasks();
-    task->set_task(measured.task);
-    task->set_loss(measured.loss);
-    task->set_weight(measured.weight);
-  }
+  AddTasks(report.tasks, request);
+  if (report.validation.has_value()) *request.mutable_validation() = ToProto(*report.validation);
   return request;
 }
 

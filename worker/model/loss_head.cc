@@ -82,10 +82,12 @@ HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, con
 
 HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
                          const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient,
-                         double logit_cap) {
+                         double logit_cap, HeadGradients gradients) {
   const at::NoGradGuard no_grad;
   const at::Tensor flat = hidden.detach().reshape({-1, hidden.size(-1)});
-  at::Tensor gradient = at::zeros_like(flat);
+  const bool learns = gradients == HeadGradients::kMade;
+  at::Tensor gradient;
+  if (learns) gradient = at::zeros_like(flat);
   at::Tensor loss = at::zeros({}, flat.options().dtype(at::kDouble));
   const int64_t positions = tokens.loss_positions.size(0);
   const bool weighted = tokens.loss_weights.defined();
@@ -102,21 +104,24 @@ HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hid
     const at::Tensor labels = tokens.labels.narrow(0, begin, count).to(at::kLong);
     at::Tensor own = vocabulary.divided() ? DividedSoftmaxGradientInPlace(vocabulary, logits, labels)
                                           : SoftmaxGradientInPlace(logits, labels);
+    at::Tensor weights;
     if (weighted) {
-      const at::Tensor weights = tokens.loss_weights.narrow(0, begin, count);
+      weights = tokens.loss_weights.narrow(0, begin, count);
       own = own.to(at::kDouble) * weights;
-      logits.mul_(weights.to(logits.scalar_type()).unsqueeze(1));
     }
-    if (slope.defined()) logits.mul_(slope);
     loss += own.sum(at::kDouble);
     if (!tokens.loss_runs.empty()) losses.push_back(own.to(at::kDouble));
+    if (!learns) continue;
+    if (weighted) logits.mul_(weights.to(logits.scalar_type()).unsqueeze(1));
+    if (slope.defined()) logits.mul_(slope);
     const at::Tensor logits_gradient = logits.div_(divisor).to(flat.scalar_type());
     gradient.index_copy_(0, index, logits_gradient.mm(weight));
     AddProduct(weight_gradient, logits_gradient.t(), rows);
   }
   at::Tensor run_losses;
   if (!losses.empty()) run_losses = SumsOfRuns(at::cat(losses), tokens.loss_runs);
-  return {loss.div_(divisor), std::move(run_losses), gradient.view_as(hidden)};
+  if (learns) gradient = gradient.view_as(hidden);
+  return {loss.div_(divisor), std::move(run_losses), std::move(gradient)};
 }
 
 }  // namespace penstock::worker

@@ -12,6 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "worker/model/token_batch.h"
 #include "worker/model/vocabulary_part.h"
 
@@ -23,9 +25,12 @@ struct HeadLoss {
   at::Tensor loss;
   // [runs] float64: of each of tokens.loss_runs, without the division; undefined where there are none.
   at::Tensor run_losses;
-  // Of the shape and type of `hidden`; what comes of this rank's part of the vocabulary.
+  // Of the shape and type of `hidden`; what comes of this rank's part of the vocabulary. Undefined without
+  // gradients.
   at::Tensor hidden_gradient;
 };
+
+enum class HeadGradients : uint8_t { kMade, kNotMade };
 
 // `hidden`: [..., hidden], after the final norm. `weight`: [vocab, hidden]. `weight_gradient`: same
 // shape, of AccumulationType; added to, or undefined where the head is frozen. Softmax and loss are computed
@@ -36,6 +41,6 @@ HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, con
 // The same of a tensor rank, of whose part of the vocabulary `weight` and its gradient are.
 HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
                          const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient,
-                         double logit_cap = 0);
+                         double logit_cap = 0, HeadGradients gradients = HeadGradients::kMade);
 
 }  // namespace penstock::worker

@@ -15,8 +15,13 @@ namespace {
 class StackForward {
  public:
   StackForward(const StackPart& stack, const LayerContext& context, const std::vector<Recompute>& levels,
-               at::Tensor hidden, StackMemory& memory)
-      : stack_(stack), context_(context), levels_(levels), hidden_(std::move(hidden)), memory_(memory) {
+               at::Tensor hidden, StackMemory& memory, PassBack back)
+      : stack_(stack),
+        context_(context),
+        levels_(levels),
+        hidden_(std::move(hidden)),
+        memory_(memory),
+        back_(back) {
     memory_.resize(stack.layers.size());
   }
 
@@ -27,6 +32,7 @@ class StackForward {
       if (layer_->Advance()) return true;
       hidden_ = layer_->TakeOutput();
       layer_.reset();
+      if (back_ == PassBack::kDoesNotCome) memory_[next_] = {};
     }
     return false;
   }
@@ -39,6 +45,7 @@ class StackForward {
   const std::vector<Recompute>& levels_;
   at::Tensor hidden_;
   StackMemory& memory_;
+  const PassBack back_;
   size_t next_ = 0;
   std::optional<LayerForwardSteps> layer_;
 };
@@ -119,13 +126,13 @@ std::vector<at::Tensor> RowsOfParts(const std::vector<LayerContext>& parts, at::
 
 at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
                          const std::vector<Recompute>& levels, at::Tensor hidden,
-                         std::vector<StackMemory>& memory) {
+                         std::vector<StackMemory>& memory, PassBack back) {
   if (stack.layers.empty()) return hidden;
   memory.resize(parts.size());
   std::vector<at::Tensor> rows = RowsOfParts(parts, std::move(hidden));
   std::deque<StackForward> passes;
   for (size_t i = 0; i < parts.size(); ++i)
-    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i]);
+    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], back);
   return RunInTurn(passes);
 }
 

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "worker/model/block.h"
@@ -23,12 +24,15 @@ namespace penstock::worker {
 // What the layers keep of a part.
 using StackMemory = std::vector<LayerMemory>;
 
+// Whether a pass back will come. If not, each layer's memory is gone when the next one begins.
+enum class PassBack : uint8_t { kComes, kDoesNotCome };
+
 // `parts`: what the layers see of each; one of a micro-batch without parts. `levels`: of each layer.
 // `hidden`: [own tokens, hidden], those of one part after the other; so is the result, a tensor of its own
 // unless the stack has no layer.
 at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
                          const std::vector<Recompute>& levels, at::Tensor hidden,
-                         std::vector<StackMemory>& memory);
+                         std::vector<StackMemory>& memory, PassBack back = PassBack::kComes);
 
 // The gradient of the input. `source_gradient`: as of LayerBackwardSteps.
 at::Tensor BackwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,

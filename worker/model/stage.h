@@ -80,6 +80,11 @@ class Stage {
                                                const at::Tensor& input, const LayerRecompute& recompute,
                                                double loss_tokens) = 0;
 
+  // The same for samples that are not learnt: bit for bit the same output and losses, but no gradient is
+  // touched and nothing is kept for a pass back (`state` is null).
+  virtual absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
+                                                    const at::Tensor& input, double loss_tokens) = 0;
+
   // Adds to the gradients of the parameters and returns that of the input (undefined on the first stage).
   // `output_gradient`, of the shape of the output, is undefined on the last stage. Once for a forward pass.
   // `beside`: which products for weights are made while rows of experts travel. `ready` hears of the

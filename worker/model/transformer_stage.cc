@@ -41,6 +41,7 @@ struct MicroBatchState : StageState {
   at::Tensor hidden_gradient;
   // Until the forward pass ends (StageForward).
   at::Tensor run_losses;
+  PassBack back = PassBack::kComes;
   std::vector<int64_t> input_sizes;
   std::vector<int64_t> output_sizes;
   // The backward pass has run.
@@ -77,6 +78,8 @@ class TransformerStage : public Stage {
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                        const at::Tensor& input, const LayerRecompute& recompute,
                                        double loss_tokens) override;
+  absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
+                                            const at::Tensor& input, double loss_tokens) override;
   absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
                                       const ProductsBeside& beside, const GradientsReady& ready) override;
   absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor& output_gradient,
@@ -172,7 +175,7 @@ at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompu
                                            MicroBatchState& state) const {
   const StackPart& stack = parts_.source;
   hidden = ForwardInTurn(stack, SourceContexts(state), LevelsOf(recompute, 0, stack.layers.size()),
-                         std::move(hidden), state.source_layers);
+                         std::move(hidden), state.source_layers, state.back);
   if (!stack.final_norm.has_value()) return hidden;
   state.final_input = hidden;
   return NormForward(*stack.final_norm, hidden, state.final_statistics);
@@ -183,7 +186,7 @@ at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompu
   const StackPart& stack = parts_.target;
   return ForwardInTurn(stack, TargetContexts(state, state.source),
                        LevelsOf(recompute, parts_.source.layers.size(), stack.layers.size()),
-                       std::move(hidden), state.target_layers);
+                       std::move(hidden), state.target_layers, state.back);
 }
 
 at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
@@ -193,11 +196,15 @@ at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch&
   if (parts_.head_scale != 1) normalised.mul_(parts_.head_scale);
   const TokenRows rows = TargetRows(state);
   normalised = rows.Gather(normalised);
+  const bool learns = state.back == PassBack::kComes;
   HeadLoss head = ComputeHeadLoss(parts_.vocabulary, normalised, parts_.head.value, tokens, loss_tokens,
-                                  parts_.head.gradient, parts_.logit_cap);
-  head.hidden_gradient = rows.Sum(head.hidden_gradient);
-  if (parts_.head_scale != 1) head.hidden_gradient.mul_(parts_.head_scale);
-  state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
+                                  parts_.head.gradient, parts_.logit_cap,
+                                  learns ? HeadGradients::kMade : HeadGradients::kNotMade);
+  if (learns) {
+    head.hidden_gradient = rows.Sum(head.hidden_gradient);
+    if (parts_.head_scale != 1) head.hidden_gradient.mul_(parts_.head_scale);
+    state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
+  }
   if (group_.place().tensor != 0) return head.loss.zero_();
   state.run_losses = std::move(head.run_losses);
   return head.loss;
@@ -306,6 +313,20 @@ absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, 
   PENSTOCK_RETURN_IF_ERROR(group_.status());
   at::Tensor run_losses = std::exchange(state->run_losses, at::Tensor());
   return StageForward{std::move(output), std::move(state), std::move(run_losses)};
+}
+
+absl::StatusOr<StageForward> TransformerStage::ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
+                                                            const at::Tensor& input, double loss_tokens) {
+  // Of each layer as little as can be, until the next one begins.
+  const LayerRecompute least = {.selective = 0, .full = static_cast<int32_t>(range_.layers)};
+  PENSTOCK_RETURN_IF_ERROR(CheckForward(shape, tokens, input, least));
+  MicroBatchState state;
+  state.back = PassBack::kDoesNotCome;
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor output, CallTorch("forward", [&] {
+                              return RunForward(shape, tokens, input, least, loss_tokens, state);
+                            }));
+  PENSTOCK_RETURN_IF_ERROR(group_.status());
+  return StageForward{std::move(output), nullptr, std::move(state.run_losses)};
 }
 
 absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, const at::Tensor& output_gradient,

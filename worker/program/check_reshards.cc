@@ -44,7 +44,7 @@ class Walk {
   }
 
   absl::Status End() const {
-    if (brought_ && took_) return absl::OkStatus();
+    if (brought_ && (took_ || program_.forward_only)) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("the job has shares of parameters, but there is no RESHARD of the ",
                      brought_ ? "gradients" : "parameters"));

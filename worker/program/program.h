@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -268,6 +269,10 @@ struct Program {
   double loss_weight = 0;
   // Of the rank, whatever runs.
   int64_t static_memory_bytes = 0;
+  // Passes are FORWARD alone: nothing is learnt and no parameter changes.
+  bool forward_only = false;
+  // What the rank runs when this has ended, forward only; null: nothing. Has none itself.
+  std::shared_ptr<const Program> validation = {};
 };
 
 }  // namespace penstock::worker

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +19,9 @@ namespace penstock::worker {
 namespace {
 
 using v1::StreamProgramsResponse;
+
+// Of a program.
+enum class Kind : uint8_t { kTraining, kValidation };
 
 template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
@@ -199,7 +204,7 @@ absl::Status AppendRecompute(const StreamProgramsResponse& message, const v1::Mi
 }
 
 absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& message,
-                                               const v1::MicroBatch& proto, const JobConfig& job) {
+                                               const v1::MicroBatch& proto, const JobConfig& job, Kind kind) {
   MicroBatch micro_batch;
   for (uint32_t index : proto.samples()) {
     PENSTOCK_RETURN_IF_ERROR(AppendSample(message, index, micro_batch));
@@ -214,7 +219,8 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
   micro_batch.source_cu_seqlens.assign(proto.source_cu_seqlens().begin(), proto.source_cu_seqlens().end());
   micro_batch.target_cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
   micro_batch.row_samples.assign(proto.row_samples().begin(), proto.row_samples().end());
-  if (job.model.router_balance_loss > 0 || job.model.router_z_loss > 0) {
+  // They are added to what is learnt.
+  if (kind == Kind::kTraining && (job.model.router_balance_loss > 0 || job.model.router_z_loss > 0)) {
     if (message.real_tokens() == 0)
       return Invalid("real_tokens is 0, but losses of the model's routers are divided by it");
     micro_batch.batch_tokens = message.real_tokens();
@@ -444,11 +450,36 @@ absl::Status ConvertProfileDurations(const StreamProgramsResponse& message, Prog
   return absl::OkStatus();
 }
 
-absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const JobConfig& job) {
+bool Learns(const Instruction& instruction) {
+  switch (instruction.op) {
+    case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
+    case Op::kReduceGradients:
+    case Op::kOptimizerStep:
+      return true;
+    case Op::kReshard:
+      return instruction.part == static_cast<uint32_t>(ReshardPart::kGradients);
+    default:
+      return false;
+  }
+}
+
+absl::Status CheckForwardOnly(const Program& program) {
+  for (const Instruction& instruction : program.instructions) {
+    if (Learns(instruction))
+      return Invalid("instruction ", instruction.id, " learns, which a validation does not");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const JobConfig& job, Kind kind) {
   Program program;
+  program.forward_only = kind == Kind::kValidation;
   PENSTOCK_RETURN_IF_ERROR(ConvertHeader(message, job, program));
   for (int i = 0; i < message.micro_batches_size(); ++i) {
-    absl::StatusOr<MicroBatch> micro_batch = MicroBatchFromProto(message, message.micro_batches(i), job);
+    absl::StatusOr<MicroBatch> micro_batch =
+        MicroBatchFromProto(message, message.micro_batches(i), job, kind);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(micro_batch.status(), absl::StrCat("micro-batch ", i)));
     program.micro_batches.push_back(*std::move(micro_batch));
   }
@@ -458,22 +489,42 @@ absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const Job
   }
   PENSTOCK_RETURN_IF_ERROR(ConvertProfileDurations(message, program));
   PENSTOCK_RETURN_IF_ERROR(CheckReshards(program, job));
+  if (program.forward_only) PENSTOCK_RETURN_IF_ERROR(CheckForwardOnly(program));
   return program;
 }
 
 // For the strategy that it names.
-absl::StatusOr<Program> ConvertForStrategy(const StreamProgramsResponse& message, const JobConfig& job) {
+absl::StatusOr<Program> ConvertForStrategy(const StreamProgramsResponse& message, const JobConfig& job,
+                                           Kind kind) {
   if (message.strategy() >= job.strategy_count()) {
     return Invalid("strategy is ", message.strategy(), ", but the job has ", job.strategy_count());
   }
-  if (job.strategies.empty()) return Convert(message, job);
-  return Convert(message, job.Of(message.strategy(), message.program().rank()));
+  if (job.strategies.empty()) return Convert(message, job, kind);
+  return Convert(message, job.Of(message.strategy(), message.program().rank()), kind);
+}
+
+// Of the rank and iteration of `program`.
+absl::StatusOr<Program> ConvertValidation(const StreamProgramsResponse& message, const JobConfig& job,
+                                          const Program& program) {
+  if (message.has_validation()) return Invalid("it has a validation itself");
+  if (message.iteration() != program.iteration || message.program().rank() != program.rank)
+    return Invalid("it is of iteration ", message.iteration(), " and rank ", message.program().rank());
+  return ConvertForStrategy(message, job, Kind::kValidation);
+}
+
+absl::StatusOr<Program> ConvertWithValidation(const StreamProgramsResponse& message, const JobConfig& job) {
+  PENSTOCK_ASSIGN_OR_RETURN(Program program, ConvertForStrategy(message, job, Kind::kTraining));
+  if (!message.has_validation()) return program;
+  absl::StatusOr<Program> validation = ConvertValidation(message.validation(), job, program);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(validation.status(), "validation"));
+  program.validation = std::make_shared<const Program>(*std::move(validation));
+  return program;
 }
 
 }  // namespace
 
 absl::StatusOr<Program> ProgramFromProto(const StreamProgramsResponse& message, const JobConfig& job) {
-  absl::StatusOr<Program> program = ConvertForStrategy(message, job);
+  absl::StatusOr<Program> program = ConvertWithValidation(message, job);
   if (program.ok()) return program;
   return AnnotateError(program.status(), absl::StrCat("the program of iteration ", message.iteration()));
 }

@@ -16,7 +16,9 @@
 namespace penstock::worker {
 namespace {
 
-std::string NameOf(const Program& program) { return absl::StrCat("iteration ", program.iteration); }
+std::string NameOf(const Program& program) {
+  return absl::StrCat(program.forward_only ? "the validation of " : "", "iteration ", program.iteration);
+}
 
 // The program must be for the stages that this worker built.
 absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {

@@ -67,12 +67,13 @@ class Executor {
   // That the program is run soon: its tokens are read beside what runs. Does nothing the second time.
   void Prepare(std::shared_ptr<const Program> program) { tokens_->Begin(std::move(program)); }
 
-  // Runs one iteration. Not thread-safe. After an error the executor must not be used again.
-  // Possible errors: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is gone), INVALID_ARGUMENT
-  // (samples that the dataset does not have, shapes that do not fit), RESOURCE_EXHAUSTED (memory), INTERNAL.
-  // The message names iteration, instruction and peer. OUT_OF_RANGE: the loss or the norm of the gradients is
-  // not finite, and no parameter of any rank was changed; the message, which is the same on every rank, says
-  // which rank and micro-batch it comes from. To find that out, the iteration is run a second time.
+  // Runs one iteration, or one's validation. Not thread-safe. After an error the executor must not be used
+  // again. Possible errors: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is gone),
+  // INVALID_ARGUMENT (samples that the dataset does not have, shapes that do not fit), RESOURCE_EXHAUSTED
+  // (memory), INTERNAL. The message names iteration, instruction and peer. OUT_OF_RANGE: the loss or the norm
+  // of the gradients is not finite, and no parameter of any rank was changed; the message, which is the same
+  // on every rank, says which rank and micro-batch it comes from. To find that out, the iteration is run a
+  // second time.
   absl::StatusOr<IterationResult> Run(const Program& program);
 
  private:

@@ -147,16 +147,18 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
   const bool loaded = needs_.at(key.stage).any();
   PENSTOCK_ASSIGN_OR_RETURN(const TokenBatch tokens, loaded ? tokens_.Get(key) : Tokens(key));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));
+  Stage& stage = *parts_.stages.at(key.stage);
   PENSTOCK_ASSIGN_OR_RETURN(
       StageForward forward,
-      parts_.stages.at(key.stage)->Forward(shape, tokens, input, shape.recompute[key.stage], LossDivisor()));
+      program_.forward_only ? stage.ForwardAlone(shape, tokens, input, LossDivisor())
+                            : stage.Forward(shape, tokens, input, shape.recompute[key.stage], LossDivisor()));
   at::Tensor output = std::exchange(forward.output, at::Tensor());
   if (forward.run_losses.defined())
     run_losses_.push_back({tokens.loss_runs, std::exchange(forward.run_losses, at::Tensor())});
   if (search_ != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(search_->AfterForward(key, input, output, IsLast(key.stage)));
   }
-  PENSTOCK_RETURN_IF_ERROR(forwards_.Put(key, std::move(forward)));
+  if (!program_.forward_only) PENSTOCK_RETURN_IF_ERROR(forwards_.Put(key, std::move(forward)));
   if (!IsLast(key.stage)) return outputs_.Put(key, std::move(output));
   losses_.push_back(std::move(output));
   return absl::OkStatus();

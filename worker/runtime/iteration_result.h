@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "worker/agent/control_plane.h"
@@ -31,6 +32,8 @@ struct IterationResult {
   int64_t started_unix_ns = 0;
   int64_t duration_ns = 0;
   std::vector<MeasuredInstruction> instructions = {};
+  // Where the program has one: what it found. Nothing else here counts it.
+  std::optional<ValidationReport> validation = {};
 };
 
 }  // namespace penstock::worker

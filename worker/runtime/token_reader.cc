@@ -74,23 +74,23 @@ TokenReader::TokenReader(Device* device, ModelConfig model, const GroupPlace& pl
     : device_(*device), model_(std::move(model)), place_(place) {}
 
 TokenReader::~TokenReader() {
-  for (const auto& [iteration, reading] : readings_) reading->Drop();
+  for (const auto& [key, reading] : readings_) reading->Drop();
 }
 
 void TokenReader::Begin(std::shared_ptr<const Program> program) {
-  const uint64_t iteration = program->iteration;
-  if (readings_.contains(iteration)) return;
-  while (!readings_.empty() && readings_.begin()->first + 1 < iteration) {
+  const Key key = KeyOf(*program);
+  if (readings_.contains(key)) return;
+  while (!readings_.empty() && readings_.begin()->first.first + 1 < program->iteration) {
     readings_.begin()->second->Drop();
     readings_.erase(readings_.begin());
   }
   const auto reading = std::make_shared<Reading>(std::move(program));
-  readings_[iteration] = reading;
+  readings_[key] = reading;
   thread_.Add([this, reading] { reading->Run(*this); });
 }
 
 absl::StatusOr<TokenBatch> TokenReader::Take(const Program& program, const BufferKey& key) {
-  if (const auto reading = readings_.find(program.iteration); reading != readings_.end()) {
+  if (const auto reading = readings_.find(KeyOf(program)); reading != readings_.end()) {
     if (std::optional<absl::StatusOr<TokenBatch>> tokens = reading->second->Take(key))
       return *std::move(tokens);
   }

@@ -40,14 +40,16 @@ class TokenReader {
 
  private:
   class Reading;
+  // Iteration, and whether it is that's validation.
+  using Key = std::pair<uint64_t, bool>;
+  static Key KeyOf(const Program& program) { return {program.iteration, program.forward_only}; }
 
   absl::StatusOr<TokenBatch> Read(const Program& program, const BufferKey& key) const;
 
   Device& device_;
   const ModelConfig model_;
   const GroupPlace place_;
-  // By iteration.
-  std::map<uint64_t, std::shared_ptr<Reading>> readings_;
+  std::map<Key, std::shared_ptr<Reading>> readings_;
   // Last, so that it ends before what it uses.
   TaskThread thread_;
 };

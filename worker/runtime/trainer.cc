@@ -199,11 +199,25 @@ const std::shared_ptr<TokenReader>& Trainer::TokensOf(uint32_t strategy) {
 }
 
 void Trainer::Prepare(std::shared_ptr<const Program> program) {
-  if (executor_ != nullptr) TokensOf(program->strategy)->Begin(program);
+  if (executor_ == nullptr) return;
+  TokensOf(program->strategy)->Begin(program);
+  if (program->validation != nullptr) TokensOf(program->validation->strategy)->Begin(program->validation);
 }
 
 absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
   if (optimizer_ == nullptr) PENSTOCK_RETURN_IF_ERROR(Build(program));
+  PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, RunPasses(program));
+  if (program.validation == nullptr) return result;
+  PENSTOCK_ASSIGN_OR_RETURN(IterationResult validation, RunPasses(*program.validation));
+  result.validation = {.instructions = std::move(validation.instructions),
+                       .duration_ns = validation.duration_ns,
+                       .loss = validation.loss,
+                       .tasks = std::move(validation.tasks),
+                       .peak_memory_bytes = validation.peak_memory_bytes};
+  return result;
+}
+
+absl::StatusOr<IterationResult> Trainer::RunPasses(const Program& program) {
   if (executor_ == nullptr || strategy_ != program.strategy) PENSTOCK_RETURN_IF_ERROR(Enter(program));
   return executor_->Run(program);
 }

@@ -68,8 +68,8 @@ class Trainer {
 
   // Runs an iteration. The first program also says which stages this rank holds: they are built, and read
   // from the checkpoint, then. Where parameters live in shares these are read then, and the stages are built
-  // anew for every program of another strategy than the one before. Possible errors: those of Executor::Run,
-  // of building the stages and of reading the checkpoint.
+  // anew for every program of another strategy than the one before. Then the program's validation, where it
+  // has one. Possible errors: those of Executor::Run, of building the stages and of reading the checkpoint.
   absl::StatusOr<IterationResult> Run(const Program& program);
 
   // What writes this rank's part of a checkpoint, a tensor file: what it alone holds (of a divided optimizer
@@ -92,6 +92,8 @@ class Trainer {
   absl::Status MakeStages(const Program& program, std::optional<uint64_t> seed);
   // From now on programs are of this one's strategy. Of shares, in place of the stages of another one.
   absl::Status Enter(const Program& program);
+  // A program without its validation.
+  absl::StatusOr<IterationResult> RunPasses(const Program& program);
   void MakeResharding(const Program& program);
   const std::shared_ptr<TokenReader>& TokensOf(uint32_t strategy);
   // By name. A checkpoint holds one of the copies of what stages share.

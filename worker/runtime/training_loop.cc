@@ -21,7 +21,8 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .gradient_norm = result.gradient_norm,
           .learning_rate = result.learning_rate,
           .peak_memory_bytes = result.peak_memory_bytes,
-          .tasks = std::move(result.tasks)};
+          .tasks = std::move(result.tasks),
+          .validation = std::move(result.validation)};
 }
 
 }  // namespace

@@ -38,6 +38,14 @@ void AddDataFlags(CLI::App& app, RunOptions& run) {
          "order")
       ->check([](const std::string& mix) { return std::string(ParseMixture(mix).status().message()); })
       ->excludes(dataset);
+  app.add_option_function<std::string>(
+         "--validation",
+         [&run](const std::string& text) {
+           for (const NamedDataset& of : ParseDatasets(text).value_or(std::vector<NamedDataset>()))
+             run.validation.push_back(of.path);
+         },
+         "The datasets that penstock up validates on the ranks (--validate-every), in the same order")
+      ->check([](const std::string& text) { return std::string(ParseDatasets(text).status().message()); });
 }
 
 void AddRunFlags(CLI::App& app, RunOptions& run) {

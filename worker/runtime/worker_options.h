@@ -30,6 +30,8 @@ struct RunOptions {
   std::string rank_from;
   // Of one dataset, or of all tasks of a mixture in their order.
   std::vector<std::string> datasets;
+  // Those that are validated on the ranks; their samples are behind all of `datasets`.
+  std::vector<std::string> validation;
   // The start of an input that is too long is cut, and not its end.
   bool cut_input_start = false;
   std::string checkpoint_dir;

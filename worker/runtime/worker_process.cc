@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -66,7 +67,9 @@ absl::StatusOr<Accelerator> MakeAccelerator(const RunOptions& options) {
     accelerator.device = MakeSimulatedDevice(options.simulation);
     return accelerator;
   }
-  PENSTOCK_ASSIGN_OR_RETURN(accelerator.dataset, OpenJoined(options.datasets));
+  std::vector<std::string> datasets = options.datasets;
+  datasets.insert(datasets.end(), options.validation.begin(), options.validation.end());
+  PENSTOCK_ASSIGN_OR_RETURN(accelerator.dataset, OpenJoined(datasets));
   PENSTOCK_ASSIGN_OR_RETURN(accelerator.device,
                             MakeTorchDevice(options.device, accelerator.dataset.get(),
                                             options.cut_input_start ? InputCut::kStart : InputCut::kEnd));

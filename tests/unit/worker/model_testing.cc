@@ -292,6 +292,24 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids
   }
 }
 
+double TestPipeline::RunForwardAlone(const std::vector<TestSample>& samples, Layout layout,
+                                     double loss_tokens) {
+  const MicroBatch shape = MakeMicroBatch(config_, samples, layout);
+  const Tokens ids = MakeTokens(samples, config_.vocab);
+  at::Tensor activation;
+  for (uint32_t i = 0; i < stages_.size(); ++i) {
+    const TokenNeeds needs = TokenNeedsOf(config_, StageRangeOf(layers_, i));
+    const auto tokens = MakeTokenBatch(shape, ids, config_, needs, at::kCPU);
+    auto forward = tokens.ok() ? stages_[i]->ForwardAlone(shape, *tokens, activation, loss_tokens)
+                               : absl::StatusOr<StageForward>(tokens.status());
+    EXPECT_TRUE(forward.ok()) << forward.status();
+    if (!forward.ok()) return 0;
+    EXPECT_EQ(forward->state, nullptr);
+    activation = std::move(forward->output);
+  }
+  return activation.item<double>();
+}
+
 Result TestPipeline::result() const {
   Result result{loss_, {}, router_losses_.balance, router_losses_.z};
   for (const auto& stage : stages_) {

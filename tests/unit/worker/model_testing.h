@@ -79,6 +79,8 @@ class TestPipeline {
   // The same with tokens of the caller's.
   void Run(const std::vector<TestSample>& samples, const Tokens& tokens, Layout layout,
            const Options& options, double loss_tokens);
+  // The loss of one micro-batch that is not learnt.
+  double RunForwardAlone(const std::vector<TestSample>& samples, Layout layout, double loss_tokens);
   // Gradients of shared parameters are summed.
   Result result() const;
   Stage& stage(size_t index) { return *stages_[index]; }

@@ -83,6 +83,17 @@ class GradientsOfEveryModel : public EveryModel {};
 INSTANTIATE_TEST_SUITE_P(Models, GradientsOfEveryModel,
                          ::testing::Combine(kFamilies, ::testing::Values(Layout::kPacked)), NameOf);
 
+TEST_P(EveryModel, HasTheSameLossWithoutAPassBackAndNoGradient) {
+  const ModelConfig config = Config(DataType::kFloat32);
+  const double loss_tokens = CountLossTokens(config, kSamples);
+  TestPipeline alone(config, kSeed, {2, 2});
+  const double loss = alone.RunForwardAlone(kSamples, layout(), loss_tokens);
+  EXPECT_EQ(loss, RunOnce(config, {2, 2}, layout()).loss);
+  EXPECT_GT(loss, 0);
+  for (const auto& [name, gradient] : alone.result().gradients)
+    EXPECT_EQ(gradient.count_nonzero().item<int64_t>(), 0) << name;
+}
+
 TEST_P(EveryModel, EqualsThePlainImplementation) {
   const Result plain = PlainModel(Config(DataType::kFloat64), kSeed, kSamples, layout());
   EXPECT_LT(RelativeDifference(RunOnce(Config(DataType::kFloat64), kWhole, layout()), plain), 1e-12);

@@ -36,6 +36,14 @@ class SimulatedStage : public Stage {
     });
   }
 
+  absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch&, const at::Tensor&,
+                                            double) override {
+    return CallTorch("forward", [&] {
+      StageForward forward = {.output = Output(shape), .state = nullptr};
+      return forward;
+    });
+  }
+
   absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor&, const ProductsBeside&,
                                       const GradientsReady&) override {
     return InputGradient(forward);

@@ -408,6 +408,40 @@ TEST(ProgramFromProto, ConvertsEveryPart) {
   EXPECT_EQ(program->instructions[6].group, 1u);
 }
 
+// The message's passes that are forward, as its validation.
+v1::StreamProgramsResponse MessageWithValidation() {
+  v1::StreamProgramsResponse message = ValidMessage();
+  v1::StreamProgramsResponse& validation = *message.mutable_validation();
+  validation = ValidMessage();
+  validation.set_loss_tokens(9);
+  validation.mutable_program()->mutable_instructions()->DeleteSubrange(
+      5, validation.program().instructions_size() - 5);
+  return message;
+}
+
+TEST(ProgramFromProto, KnowsAValidation) {
+  const auto program = ProgramFromProto(MessageWithValidation(), Job());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_FALSE(program->forward_only);
+  ASSERT_NE(program->validation, nullptr);
+  EXPECT_TRUE(program->validation->forward_only);
+  EXPECT_EQ(program->validation->iteration, 5u);
+  EXPECT_EQ(program->validation->loss_tokens, 9u);
+  EXPECT_EQ(program->validation->instructions.size(), 5u);
+  EXPECT_EQ(program->validation->validation, nullptr);
+}
+
+TEST(ProgramFromProto, RefusesAValidationThatLearnsOrIsOfAnotherIteration) {
+  v1::StreamProgramsResponse message = MessageWithValidation();
+  *message.mutable_validation()->mutable_program() = ValidMessage().program();
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job()).status().message()),
+              HasSubstr("validation: instruction 5 learns, which a validation does not"));
+  message = MessageWithValidation();
+  message.mutable_validation()->set_iteration(6);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job()).status().message()),
+              HasSubstr("validation: it is of iteration 6"));
+}
+
 TEST(ProgramFromProto, KnowsWhatInstructionsOfASimulatedJobTake) {
   v1::StreamProgramsResponse message = ValidMessage();
   EXPECT_EQ(ProgramFromProto(message, Job())->instructions[3].profile_duration_ns, -1);

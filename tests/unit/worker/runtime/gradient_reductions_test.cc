@@ -34,6 +34,10 @@ class BucketStage : public Stage {
                                        const LayerRecompute&, double) override {
     return StageForward();
   }
+  absl::StatusOr<StageForward> ForwardAlone(const MicroBatch&, const TokenBatch&, const at::Tensor&,
+                                            double) override {
+    return StageForward();
+  }
   absl::StatusOr<at::Tensor> Backward(StageForward, const at::Tensor&, const ProductsBeside&,
                                       const GradientsReady&) override {
     return at::Tensor();

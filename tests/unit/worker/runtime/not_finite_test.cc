@@ -49,6 +49,10 @@ class SpoilingStage : public Stage {
     if (forward.ok() && forwards_++ % micro_batches == spoilt_output) forward->output.fill_(kNan);
     return forward;
   }
+  absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
+                                            const at::Tensor& input, double loss_tokens) override {
+    return stage_->ForwardAlone(shape, tokens, input, loss_tokens);
+  }
   absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
                                       const ProductsBeside& beside, const GradientsReady& ready) override {
     auto gradient = stage_->Backward(std::move(forward), output_gradient, beside, ready);
