@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError as PenstockError
     from penstock.job import Job as Job
     from penstock.job_messages import MeasuredInstruction as MeasuredInstruction
+    from penstock.job_messages import MeasuredValidation as MeasuredValidation
     from penstock.job_messages import RankProgram as RankProgram
+    from penstock.job_messages import ValidatedBatch as ValidatedBatch
     from penstock.local_planner import local as local
     from penstock.measured import MeasuredPass as MeasuredPass
     from penstock.measured import Revision as Revision
@@ -41,6 +43,7 @@ _MODULES = {
     "Job": "job",
     "MeasuredInstruction": "job_messages",
     "MeasuredPass": "measured",
+    "MeasuredValidation": "job_messages",
     "MicroBatch": "plan",
     "PenstockError": "errors",
     "Plan": "plan",
@@ -50,6 +53,7 @@ _MODULES = {
     "Revision": "measured",
     "Security": "channel",
     "Span": "plan",
+    "ValidatedBatch": "job_messages",
     "local": "local_planner",
     "share_of": "shares",
     "share_of_micro_batch": "shares",
@@ -62,6 +66,7 @@ __all__ = [
     "Job",
     "MeasuredInstruction",
     "MeasuredPass",
+    "MeasuredValidation",
     "MicroBatch",
     "PenstockError",
     "Plan",
@@ -71,6 +76,7 @@ __all__ = [
     "Revision",
     "Security",
     "Span",
+    "ValidatedBatch",
     "local",
     "share_of",
     "share_of_micro_batch",

@@ -14,6 +14,7 @@ from penstock.job_messages import (
     DEFAULT_WINDOW,
     Batch,
     MeasuredInstruction,
+    MeasuredValidation,
     RankProgram,
     Submissions,
     batch_of,
@@ -136,6 +137,7 @@ class AsyncJob:
         loss: float = 0.0,
         gradient_norm: float = 0.0,
         measured: Iterable[MeasuredInstruction] = (),
+        validation: MeasuredValidation | None = None,
         timeout: float | None = None,
     ) -> None:
         """See Job.report."""
@@ -148,6 +150,7 @@ class AsyncJob:
             loss=loss,
             gradient_norm=gradient_norm,
             measured=measured,
+            validation=validation,
         )
         for report in reports:
             await self._connection.call(REPORT_ITERATION, report, timeout)

@@ -41,7 +41,15 @@ def is_wanted(failure: Exception) -> bool:
 
 
 def unpack_program(response: planner_service_pb2.StreamProgramsResponse) -> planner_service_pb2.StreamProgramsResponse:
-    """The same message, with everything in full. Raises CompactError."""
+    """The same message, with everything in full, its validation included. Raises CompactError."""
+    _take_columns(response)
+    # Which has no validation itself.
+    if response.HasField("validation"):
+        _take_columns(response.validation)
+    return response
+
+
+def _take_columns(response: planner_service_pb2.StreamProgramsResponse) -> None:
     if response.micro_batch_columns:
         _read_micro_batches(response.micro_batch_columns, response)
         response.micro_batch_columns = b""
@@ -49,26 +57,33 @@ def unpack_program(response: planner_service_pb2.StreamProgramsResponse) -> plan
         tokens = [one.computed_tokens for one in response.micro_batches]
         _read_instructions(response.instruction_columns, tokens, response.program)
         response.instruction_columns = b""
-    return response
 
 
 _WithPlan = TypeVar("_WithPlan", planner_service_pb2.PlanBatchResponse, planner_service_pb2.GetIterationResponse)
 
 
 def unpack_plan(response: _WithPlan) -> _WithPlan:
-    """The same message, with the plan in full. Raises CompactError."""
-    programs = response.plan.programs
-    if response.instruction_columns and len(response.instruction_columns) != len(programs):
-        raise CompactError(f"instruction_columns: {len(response.instruction_columns)} programs, not {len(programs)}")
-    tokens = [[one.computed_tokens for one in replica.micro_batches] for replica in response.plan.replicas]
-    for program, columns in zip(programs, response.instruction_columns):
-        if not columns:
+    """The same message, with the plan in full, its validation included. Raises CompactError."""
+    plan, columns = response.plan, list(response.instruction_columns)
+    plans = [plan, plan.validation] if plan.HasField("validation") else [plan]
+    most = sum(len(one.programs) for one in plans)
+    if columns and len(columns) != most:
+        raise CompactError(f"instruction_columns: {len(columns)} programs, not {most}")
+    for one in plans if columns else []:
+        _take_programs(columns[: len(one.programs)], one)
+        del columns[: len(one.programs)]
+    del response.instruction_columns[:]
+    return response
+
+
+def _take_programs(columns: Sequence[bytes], plan: plan_pb2.Plan) -> None:
+    tokens = [[one.computed_tokens for one in replica.micro_batches] for replica in plan.replicas]
+    for program, of_program in zip(plan.programs, columns, strict=True):
+        if not of_program:
             continue
         if program.replica >= len(tokens):
             raise CompactError(f"plan.programs: replica {program.replica} is none")
-        _read_instructions(columns, tokens[program.replica], program)
-    del response.instruction_columns[:]
-    return response
+        _read_instructions(of_program, tokens[program.replica], program)
 
 
 def _inflated(compressed: bytes, message: Message) -> None:

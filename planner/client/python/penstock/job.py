@@ -22,6 +22,7 @@ from penstock.job_messages import (
     DEFAULT_WINDOW,
     Batch,
     MeasuredInstruction,
+    MeasuredValidation,
     RankProgram,
     Submissions,
     batch_of,
@@ -159,6 +160,7 @@ class Job:
         loss: float = 0.0,
         gradient_norm: float = 0.0,
         measured: Iterable[MeasuredInstruction] = (),
+        validation: MeasuredValidation | None = None,
         timeout: float | None = None,
     ) -> None:
         """Says that a rank (None: every rank) is done with an iteration: the window opens. The same again is fine.
@@ -166,6 +168,7 @@ class Job:
         seconds   of the iteration, without the wait for its program
         waited    seconds for which there was nothing to do because the program was not there
         measured  what instructions took: the planner's costs follow it (docs/costs.md)
+        validation  what was found, where the batch has one
 
         Raises FailedPrecondition for an iteration that is not planned, InvalidArgument for an instruction that it has not.
         """
@@ -178,6 +181,7 @@ class Job:
             loss=loss,
             gradient_norm=gradient_norm,
             measured=measured,
+            validation=validation,
         )
         for report in reports:
             self._connection.call(REPORT_ITERATION, report, timeout)

@@ -11,10 +11,22 @@ from penstock.plan import MicroBatch, micro_batch_of
 from penstock.request import Length, sample_of
 from penstock.v1 import job_pb2, plan_pb2, planner_service_pb2
 
-# Lengths of a batch's samples, whose ids are then their places, or lengths by id: {index in the dataset: length}.
-Batch = Sequence[Length] | Mapping[int, Length]
+# Lengths of samples, whose ids are then their places, or lengths by id: {index in the dataset: length}.
+Samples = Sequence[Length] | Mapping[int, Length]
 # What the planner takes where a job names no window (JobSpec.look_ahead_window).
 DEFAULT_WINDOW = 16
+
+
+@dataclass(frozen=True)
+class ValidatedBatch:
+    """A batch, and samples that are not learnt: when the iteration has trained, they are run forward alone, with the parameters that
+    it leaves. Ids are those of one list of all data, so `validation` is best given by id."""
+
+    samples: Samples
+    validation: Samples
+
+
+Batch = Samples | ValidatedBatch
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,7 @@ class RankProgram:
     loss_weight    where samples of the batch weigh something else than their positions: the sum is divided by it instead, and each
                    position counts by the weight that the dataset gives its token; else 0
     instructions   in an order in which they may be run one by one (execution.md)
+    validation     what the rank runs when it has ended these; None: the batch has none
     message        all of it
     """
 
@@ -41,6 +54,7 @@ class RankProgram:
     loss_weight: float
     instructions: tuple[plan_pb2.Instruction, ...]
     message: planner_service_pb2.StreamProgramsResponse
+    validation: RankProgram | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,14 @@ class MeasuredInstruction:
     id: int
     start: float
     seconds: float
+
+
+@dataclass(frozen=True)
+class MeasuredValidation:
+    """What a rank found of a validation. `loss`: as that of the iteration, divided by what RankProgram.validation divides by."""
+
+    loss: float
+    seconds: float = 0.0
 
 
 def job_request_of(job_id: str) -> planner_service_pb2.GetJobRequest:
@@ -68,14 +90,21 @@ def program_of(message: planner_service_pb2.StreamProgramsResponse) -> RankProgr
         loss_weight=message.loss_weight,
         instructions=tuple(message.program.instructions),
         message=message,
+        validation=program_of(message.validation) if message.HasField("validation") else None,
     )
 
 
 def batch_of(batch: Batch, iteration: int) -> plan_pb2.Batch:
     """Raises ValueError for lengths that are none, naming the place."""
-    if not isinstance(batch, Mapping):
-        return plan_pb2.Batch(iteration=iteration, samples=[sample_of(place, length) for place, length in enumerate(batch)])
-    return plan_pb2.Batch(iteration=iteration, samples=[sample_of(number, length) for number, length in batch.items()])
+    if isinstance(batch, ValidatedBatch):
+        made = batch_of(batch.samples, iteration)
+        try:
+            made.validation.CopyFrom(batch_of(batch.validation, iteration))
+        except ValueError as error:
+            raise ValueError(f"validation: {error}") from error
+        return made
+    samples: Iterable[tuple[int, Length]] = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
+    return plan_pb2.Batch(iteration=iteration, samples=[sample_of(number, length) for number, length in samples])
 
 
 def submission_of(job_id: str, batches: Iterable[plan_pb2.Batch]) -> planner_service_pb2.SubmitBatchesRequest:
@@ -100,6 +129,7 @@ def reports_of(
     loss: float,
     gradient_norm: float,
     measured: Iterable[MeasuredInstruction],
+    validation: MeasuredValidation | None,
 ) -> list[planner_service_pb2.ReportIterationRequest]:
     """The report of `rank`, or of every rank. Raises ValueError for a time that is none, naming it."""
     report = planner_service_pb2.ReportIterationRequest(
@@ -110,6 +140,9 @@ def reports_of(
         loss=loss,
         gradient_norm=gradient_norm,
     )
+    if validation is not None:
+        report.validation.loss = validation.loss
+        report.validation.duration_ns = _nanoseconds("validation.seconds", validation.seconds)
     for place, one in enumerate(measured):
         start, duration = (
             _nanoseconds(f"measured[{place}].{field}", value)

@@ -14,7 +14,7 @@ from penstock import compact, errors, methods
 from penstock.connection import next_of
 from penstock.job_messages import reader_of
 from penstock.request import Length
-from penstock.v1 import planner_service_pb2
+from penstock.v1 import plan_pb2, planner_service_pb2
 
 LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
 # Nothing is chosen from samples, so a job is prepared at once.
@@ -24,6 +24,10 @@ STAGES = {"layers_per_stage": [8, 8, 8, 8]}
 def batch(iteration: int) -> dict[int, Length]:
     """Samples with ids of their own for every iteration."""
     return {100 * iteration + place: length for place, length in enumerate(LENGTHS[iteration % 4 :])}
+
+
+def validated_batch(iteration: int) -> penstock.ValidatedBatch:
+    return penstock.ValidatedBatch(batch(iteration), {10_000 + place: length for place, length in enumerate(LENGTHS[2:])})
 
 
 class WithAJob(WithAPlanner):
@@ -55,21 +59,23 @@ class Compact(WithAJob):
         exchanging = self.planner.client.job(self.id() + ".groups", **self.MORE_RANKS)
         self.addCleanup(exchanging.delete)
         for job in (self.job(), exchanging):
-            job.submit([batch(0)], 0)
+            job.submit([validated_batch(0)], 0)
             for rank in range(job.ranks):
                 full, columns = self.answers(job, rank, 0), self.answers(job, rank, compact.VERSION)
                 self.assertTrue(columns.instruction_columns and columns.micro_batch_columns)
-                self.assertFalse(columns.program.instructions or columns.samples or columns.micro_batches)
+                for one in (columns, columns.validation):
+                    self.assertFalse(one.program.instructions or one.samples or one.micro_batches)
                 self.assertEqual(compact.unpack_program(columns), full)
 
     def test_plans_are_those_that_are_sent_in_full(self) -> None:
         job = self.job()
-        job.submit([batch(0)], 0)
+        job.submit([validated_batch(0)], 0)
         request = planner_service_pb2.GetIterationRequest(job_id=job.spec.job_id, iteration=0)
         next(job.programs(0))
         full = job._connection.call(methods.GET_ITERATION, request, 60)
         request.compact_version = compact.VERSION
         self.assertEqual(job._connection.call(methods.GET_ITERATION, request, 60), full)
+        self.assertTrue(full.plan.validation.programs[0].instructions)
 
     def test_what_makes_no_sense_is_refused(self) -> None:
         job = self.job()
@@ -134,6 +140,24 @@ class Programs(WithAJob):
         self.assertEqual(iterations, list(range(5)))
         job.drain()
         self.assertEqual([program.iteration for program in job.programs(0, first_iteration=2)], [2, 3, 4])
+
+    def test_have_the_validation_of_their_batch_which_a_report_has_too(self) -> None:
+        job = self.job()
+        batches = [batch(0), validated_batch(1)]
+        programs = list(job.ahead(batches, rank=0))
+        self.assertIsNone(programs[0].validation)
+        found = [next(job.programs(rank, first_iteration=1)).validation for rank in range(job.ranks)]
+        for rank, validation in enumerate(found):
+            self.assertEqual((validation.iteration, validation.rank), (1, rank))
+            self.assertNotIn(plan_pb2.OP_BACKWARD, [one.op for one in validation.instructions])
+        ids = {number for validation in found for number in validation.sample_ids}
+        self.assertEqual(ids, set(batches[1].validation))
+        job.report(0)
+        with self.assertRaisesRegex(errors.InvalidArgument, "validation is missing"):
+            job.report(1)
+        job.report(1, validation=penstock.MeasuredValidation(loss=0.25, seconds=1.5))
+        summary = job._connection.call(methods.GET_JOB, planner_service_pb2.GetJobRequest(job_id=job.spec.job_id), 60).iterations[1]
+        self.assertEqual((summary.validation.loss, summary.validation.measured_ns), (0.25 * job.ranks, 1_500_000_000))
 
     def test_whole_plans_come_for_one_who_drives_all_ranks(self) -> None:
         job = self.job(look_ahead=2)
@@ -237,6 +261,8 @@ class Failures(WithAJob):
             "look_ahead": lambda: self.planner.client.job("other", look_ahead=0, **MESH),
             "iterations": lambda: self.planner.client.job("other", iterations=-1, **MESH),
             "seconds": lambda: job.report(0, seconds=-1.0),
+            "validation.seconds": lambda: job.report(0, 0, validation=penstock.MeasuredValidation(loss=1.0, seconds=-1.0)),
+            r"validation: lengths\[1\]": lambda: job.submit([penstock.ValidatedBatch([5], [5, -1])], 0),
             r"measured\[0\].start": lambda: job.report(0, 0, measured=[penstock.MeasuredInstruction(0, -1.0, 0.0)]),
             "rank": lambda: job.report(0, measured=[penstock.MeasuredInstruction(0, 0.0, 0.0)]),
             r"lengths\[3\]": lambda: job.submit([{3: -1}], 0),
