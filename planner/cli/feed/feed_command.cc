@@ -32,14 +32,48 @@ void AddFeedFlags(CLI::App& command, FeedOptions& feed) {
 
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckFlagsFitJobFile(const CLI::App& command) {
-  static const auto* kept = new std::set<std::string>{
-      "--job-file",     "--planner-timeout", "--planner",   "--tls-ca",     "--tls-cert", "--tls-key",
-      "--token-file",   "--tls-server-name", "--dataset",   "--mix",        "--lengths",  "--rows",
-      "--global-batch", "--max-length",      "--max-input", "--max-target", "--cut",      "--device",
-      "--help"};
+  static const auto* kept = new std::set<std::string>{"--job-file",
+                                                      "--planner-timeout",
+                                                      "--planner",
+                                                      "--tls-ca",
+                                                      "--tls-cert",
+                                                      "--tls-key",
+                                                      "--token-file",
+                                                      "--tls-server-name",
+                                                      "--dataset",
+                                                      "--mix",
+                                                      "--lengths",
+                                                      "--rows",
+                                                      "--global-batch",
+                                                      "--max-length",
+                                                      "--max-input",
+                                                      "--max-target",
+                                                      "--cut",
+                                                      "--device",
+                                                      "--validation",
+                                                      "--validate-every",
+                                                      "--validation-samples",
+                                                      "--help"};
   for (const auto& [flag, values] : GivenFlags(command)) {
     if (kept->contains(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, ": the job is that of --job-file; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckValidationFlags(const CLI::App& command, const UpOptions& job) {
+  if (job.validation.empty()) {
+    for (const char* flag : {"--validate-every", "--validation-samples"}) {
+      if (command.get_option(flag)->count() > 0)
+        return absl::InvalidArgumentError(absl::StrCat(flag, " is for --validation: give both or neither"));
+    }
+    return absl::OkStatus();
+  }
+  if (IsSimulated(job))
+    return absl::InvalidArgumentError("--validation: simulated devices train nothing; leave it out");
+  if (job.validate_every == 0) {
+    return absl::InvalidArgumentError(
+        "--validation: give --validate-every, too, after how many iterations the ranks find its loss");
   }
   return absl::OkStatus();
 }
@@ -51,6 +85,7 @@ absl::Status CheckFlags(const CLI::App& command, FeedOptions& feed) {
                      "cuda:N for the GPU of this machine that a cost profile is measured on"));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckDataIsGivenOnce(command));
+  PENSTOCK_RETURN_IF_ERROR(CheckValidationFlags(command, feed.job));
   if (!feed.job_file.empty()) return CheckFlagsFitJobFile(command);
   if (feed.job.job_id.empty()) {
     return absl::InvalidArgumentError(
@@ -74,6 +109,7 @@ void AddFeedCommand(CommandSet& commands) {
   command->option_defaults()->take_last();
   AddFeedFlags(*command, *feed);
   AddJobFlags(*command, feed->job);
+  AddValidationFlags(*command, "nothing does", feed->job);
   commands.OnRun(command, [feed, command] {
     PENSTOCK_RETURN_IF_ERROR(CheckFlags(*command, *feed));
     return RunFeed(*feed);

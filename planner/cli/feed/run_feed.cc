@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/process/binary_folder.h"
@@ -42,6 +45,8 @@ class Feed {
  private:
   absl::StatusOr<v1::JobSpec> MakeTheJob(const RunData& data);
   absl::StatusOr<v1::JobSpec> JobOfFile(const RunData& data);
+  // Where a file names none; of validation those that it names must be these.
+  absl::Status AddTasks(const RunData& data, v1::JobSpec* job) const;
   absl::StatusOr<v1::JobSpec> JobOfFlags(const RunData& data);
   // What the planner has of the job; nothing where it has none of this id.
   absl::StatusOr<std::optional<v1::JobSpec>> RegisteredJob();
@@ -55,14 +60,26 @@ class Feed {
   StopSignal& stop_;
 };
 
+absl::Status Feed::AddTasks(const RunData& data, v1::JobSpec* job) const {
+  const std::vector<std::string> tasks = data.JobTasks(flags_);
+  if (job->tasks().empty()) {
+    for (const std::string& task : tasks) job->add_tasks(task);
+  }
+  if (!ValidatesOnRanks(flags_)) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(RunData::CheckValidation(flags_.validation, job->model().vocab()));
+  if (std::ranges::equal(job->tasks(), tasks)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--validation: tasks of --job-file are ", absl::StrJoin(job->tasks(), ", "), ", those of ",
+                   "these flags ", tasks.empty() ? "none" : absl::StrJoin(tasks, ", ")));
+}
+
 absl::StatusOr<v1::JobSpec> Feed::JobOfFile(const RunData& data) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadJobFile(options_.job_file));
   flags_.seed = job.training().seed();
   LimitLengthsTo(job.model(), &flags_);
   PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(flags_, job.model().architecture()));
   console_.Say(DescribeCut(cut));
-  if (job.tasks().empty())
-    for (const std::string& task : data.TaskNames()) job.add_tasks(task);
+  PENSTOCK_RETURN_IF_ERROR(AddTasks(data, &job));
   return job;
 }
 
@@ -146,8 +163,9 @@ absl::Status Feed::Run() {
   PENSTOCK_ASSIGN_OR_RETURN(const RunData data, RunData::Open(flags_));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::JobSpec job, MakeTheJob(data));
   PENSTOCK_RETURN_IF_ERROR(Register(job));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<BatchSource> batches,
-                            data.MakeBatches(flags_, job.model().architecture()));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<BatchSource> batches,
+      data.MakeFedBatches(flags_, job.model().architecture(), job.training().iterations()));
   TrainingRun run(client_, job, *batches, absl::Seconds(options_.planner_timeout_s),
                   TrainingRun::Epochs::kMany);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(SubmitAll(run), absl::StrCat("job ", job.job_id())));

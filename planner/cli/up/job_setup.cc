@@ -179,7 +179,7 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<BatchSource> batches,
                             data.MakeBatches(options, model.architecture()));
   SetTypicalSamples({batches->Make(0)}, &job);
-  for (const std::string& task : data.TaskNames()) job.add_tasks(task);
+  for (const std::string& task : data.JobTasks(options)) job.add_tasks(task);
   if (IsSimulated(options)) {
     job.set_heartbeat_timeout_ms(absl::ToInt64Milliseconds(kHeartbeatTimeout + Crowding(options)));
   }

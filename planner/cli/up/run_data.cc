@@ -13,6 +13,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/thousands.h"
+#include "planner/cli/up/rank_validation.h"
 
 namespace penstock::cli {
 namespace {
@@ -271,6 +272,31 @@ std::vector<std::string> RunData::TaskNames() const {
   return names;
 }
 
+std::vector<std::string> RunData::JobTasks(const UpOptions& options) const {
+  std::vector<std::string> validation;
+  for (const NamedDataset& dataset : options.validation) validation.push_back(dataset.name);
+  return ValidatesOnRanks(options) ? TasksWithValidation(TaskNames(), validation) : TaskNames();
+}
+
+absl::StatusOr<v1::Batch> RunData::MakeValidation(const UpOptions& options,
+                                                  v1::Architecture architecture) const {
+  const std::vector<std::string> tasks = JobTasks(options);
+  std::vector<std::unique_ptr<IndexedDataset>> opened;
+  std::vector<ValidationData> datasets;
+  for (const NamedDataset& dataset : options.validation) {
+    absl::StatusOr<std::unique_ptr<IndexedDataset>> of = IndexedDataset::Open(dataset.path);
+    if (!of.ok()) return AnnotateError(of.status(), "--validation");
+    opened.push_back(*std::move(of));
+    const auto task = std::ranges::find(tasks, dataset.name) - tasks.begin();
+    datasets.push_back({.path = dataset.path,
+                        .dataset = opened.back().get(),
+                        .task = options.validation.size() < 2 ? 0 : static_cast<uint32_t>(task)});
+  }
+  return ValidationBatch(
+      datasets,
+      {.samples = options.validation_samples, .first_id = samples(), .cut = CutOf(options, architecture)});
+}
+
 absl::StatusOr<std::vector<std::shared_ptr<const SampleLosses>>> RunData::LossesOfTasks(
     const SampleCut& cut) const {
   std::vector<std::shared_ptr<const SampleLosses>> losses(tasks_.size());
@@ -296,6 +322,17 @@ absl::StatusOr<std::unique_ptr<BatchSource>> RunData::MakeBatches(const UpOption
   for (size_t i = 0; i < tasks_.size(); ++i)
     datasets.push_back({.dataset = tasks_[i].dataset.get(), .weight = tasks_[i].share, .losses = losses[i]});
   return MixedBatches(datasets, {.global_batch = options.global_batch, .seed = options.seed, .cut = cut});
+}
+
+absl::StatusOr<std::unique_ptr<BatchSource>> RunData::MakeFedBatches(const UpOptions& options,
+                                                                     v1::Architecture architecture,
+                                                                     uint64_t iterations) const {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchSource> batches, MakeBatches(options, architecture));
+  if (!ValidatesOnRanks(options)) return batches;
+  PENSTOCK_ASSIGN_OR_RETURN(v1::Batch validation, MakeValidation(options, architecture));
+  return std::make_unique<ValidatedBatches>(
+      std::move(batches), std::move(validation),
+      ValidationTimes{.every = options.validate_every, .iterations = iterations});
 }
 
 absl::StatusOr<LearntOf> RunData::MakeLearntCounter(const UpOptions& options,

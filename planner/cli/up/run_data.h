@@ -89,14 +89,23 @@ class RunData {
 
   // Names of a mixture's tasks; empty: there is none.
   std::vector<std::string> TaskNames() const;
+  // What the job has: with --validate-every also the tasks of validation (TasksWithValidation).
+  std::vector<std::string> JobTasks(const UpOptions& options) const;
 
   // This object must outlive the source. Possible errors: those of reading the dataset's weights.
   absl::StatusOr<std::unique_ptr<BatchSource>> MakeBatches(const UpOptions& options,
                                                            v1::Architecture architecture) const;
+  // The same, with what --validate-every has the ranks validate (rank_validation.h). `iterations`: of the
+  // run; 0: it has no last one. Possible errors: those of ValidationBatch and IndexedDataset::Open, too.
+  absl::StatusOr<std::unique_ptr<BatchSource>> MakeFedBatches(const UpOptions& options,
+                                                              v1::Architecture architecture,
+                                                              uint64_t iterations) const;
   // How many tokens are learnt of the samples of such batches. Possible errors: the same.
   absl::StatusOr<LearntOf> MakeLearntCounter(const UpOptions& options, v1::Architecture architecture) const;
 
  private:
+  // What is validated, of --validation.
+  absl::StatusOr<v1::Batch> MakeValidation(const UpOptions& options, v1::Architecture architecture) const;
   // Of --dataset or --mix.
   absl::Status OpenTasks(const UpOptions& options);
   absl::Status CheckTokenizers() const;

@@ -182,7 +182,8 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
       absl::StrFormat("%.3f ms (after the first iteration)", summary.waited_for_plan_ms));
   if (artifacts.best_validation_loss.has_value())
     row("validation loss, best",
-        absl::StrFormat("%.4f (%s)", *artifacts.best_validation_loss, artifacts.best));
+        absl::StrFormat("%.4f (%s)", *artifacts.best_validation_loss,
+                        artifacts.best.empty() ? "of parameters that no checkpoint has" : artifacts.best));
   row("checkpoint", artifacts.checkpoint);
   row("trace (open in Perfetto)", artifacts.trace);
   row("run folder", artifacts.run_dir);

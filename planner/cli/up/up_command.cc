@@ -148,34 +148,22 @@ void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
 }
 
-void AddValidationFlags(CLI::App& command, UpOptions& up) {
+void AddEvaluationFlags(CLI::App& command, UpOptions& up) {
   command
-      .add_option_function<std::string>(
-          "--validation",
-          [&up](const std::string& text) {
-            up.validation = ParseDatasets(text).value_or(std::vector<NamedDataset>());
-          },
-          "Dataset that is not trained on: each checkpoint is evaluated on it beside the training, and "
-          "the best one kept in RUN/best. Several, separated by commas: a loss for each")
-      ->check([](const std::string& text) { return std::string(ParseDatasets(text).status().message()); })
-      ->option_text("[NAME:]PATH,...");
-  command
-      .add_option("--validation-samples", up.validation_samples,
-                  "So many samples of each, spread over it; 0: all")
-      ->capture_default_str();
-  command.add_option("--validation-device", up.validation_device, "cpu, or cuda:N: what evaluates it")
+      .add_option("--validation-device", up.validation_device, "cpu, or cuda:N: what evaluates checkpoints")
       ->capture_default_str();
   command
       .add_option(
           "--patience", up.patience,
-          "Training ends when so many checkpoints in a row are no better than the best; 0: it goes on")
+          "Training ends when so many validations in a row are no better than the best; 0: it goes on")
       ->capture_default_str();
 }
 
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckValidationFlags(const CLI::App& command, const UpOptions& up) {
   if (up.validation.empty()) {
-    for (const char* flag : {"--validation-samples", "--validation-device", "--patience"}) {
+    for (const char* flag :
+         {"--validate-every", "--validation-samples", "--validation-device", "--patience"}) {
       if (command.get_option(flag)->count() > 0)
         return absl::InvalidArgumentError(absl::StrCat(flag, " is for --validation: give both or neither"));
     }
@@ -183,9 +171,13 @@ absl::Status CheckValidationFlags(const CLI::App& command, const UpOptions& up) 
   }
   if (IsSimulated(up))
     return absl::InvalidArgumentError("--validation: simulated devices train nothing; leave it out");
-  if (up.no_checkpoints)
+  if (up.validate_every > 0 && command.get_option("--validation-device")->count() > 0)
     return absl::InvalidArgumentError(
-        "--validation is of checkpoints: leave --no-checkpoints out, and give --checkpoint-every");
+        "--validation-device: with --validate-every the ranks validate; leave it out");
+  if (up.validate_every == 0 && up.no_checkpoints)
+    return absl::InvalidArgumentError(
+        "--validation is of checkpoints: leave --no-checkpoints out, and give --checkpoint-every; or give "
+        "--validate-every");
   return absl::OkStatus();
 }
 
@@ -337,7 +329,8 @@ void AddUpCommand(CommandSet& commands) {
   AddJobFlags(*command, *up);
   AddSimulationFlags(*command, up->simulation);
   AddCheckpointFlags(*command, *up);
-  AddValidationFlags(*command, *up);
+  AddValidationFlags(*command, "each checkpoint is evaluated, beside the training", *up);
+  AddEvaluationFlags(*command, *up);
   AddHostFlags(*command, *up);
   AddRunFlags(*command, *up);
   commands.OnRun(command, [up, command] {

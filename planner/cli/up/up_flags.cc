@@ -292,6 +292,29 @@ void AddJobFlags(CLI::App& command, UpOptions& up) {
   AddTrainingFlags(command, up);
 }
 
+void AddValidationFlags(CLI::App& command, const std::string& otherwise, UpOptions& up) {
+  command
+      .add_option_function<std::string>(
+          "--validation",
+          [&up](const std::string& text) {
+            up.validation = ParseDatasets(text).value_or(std::vector<NamedDataset>());
+          },
+          "Dataset that is not trained on, and whose loss is found. Several, separated by commas: a loss for "
+          "each")
+      ->check([](const std::string& text) { return std::string(ParseDatasets(text).status().message()); })
+      ->option_text("[NAME:]PATH,...");
+  command
+      .add_option("--validate-every", up.validate_every,
+                  absl::StrCat("The ranks find the loss on --validation after so many iterations, and after "
+                               "the last; 0: ",
+                               otherwise))
+      ->capture_default_str();
+  command
+      .add_option("--validation-samples", up.validation_samples,
+                  "So many samples of each, spread over it; 0: all")
+      ->capture_default_str();
+}
+
 bool GivesWholeModel(const UpOptions& up) { return !up.model.empty() || !up.init_from.empty(); }
 
 absl::Status ReadJobFlags(const CLI::App& command, UpOptions& up) {

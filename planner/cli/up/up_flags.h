@@ -5,6 +5,8 @@
 //   PENSTOCK_RETURN_IF_ERROR(ReadJobFlags(*command, options));
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "planner/cli/up/up_options.h"
 
@@ -16,6 +18,10 @@ namespace penstock::cli {
 
 // Data, mesh and planning, device, model, training. Both must outlive the parsing.
 void AddJobFlags(CLI::App& command, UpOptions& up);
+
+// --validation, --validate-every and --validation-samples. `otherwise`: what happens to --validation where it
+// is not the ranks that find its loss.
+void AddValidationFlags(CLI::App& command, const std::string& otherwise, UpOptions& up);
 
 // Whether the model is given as a whole, and not by flags for its parts.
 bool GivesWholeModel(const UpOptions& up);

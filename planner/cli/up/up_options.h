@@ -144,10 +144,12 @@ struct UpOptions {
   // The user chose it.
   bool dtype_given = false;
 
-  // Data whose loss is found of each checkpoint (validation.h), each a task; empty: none. With how many
-  // samples of each (0: all), and on what.
+  // Data whose loss is found, each a task; empty: none. With how many samples of each (0: all). After every
+  // so many iterations, on the ranks (rank_validation.h); 0: of each checkpoint (validation.h), on this
+  // device.
   std::vector<NamedDataset> validation;
   uint64_t validation_samples = 0;
+  uint64_t validate_every = 0;
   std::string validation_device = "cpu";
   // Validations in a row that may be no better before training ends; 0: it does not.
   uint64_t patience = 0;
@@ -184,6 +186,9 @@ struct UpOptions {
 };
 
 inline bool IsSimulated(const UpOptions& options) { return options.device.kind == UpDevice::kSimulated; }
+inline bool ValidatesOnRanks(const UpOptions& options) {
+  return !options.validation.empty() && options.validate_every > 0;
+}
 inline bool IsOnGpus(const UpOptions& options) { return options.device.kind == UpDevice::kCuda; }
 
 // Of the first strategy.

@@ -113,6 +113,8 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   if (!simulated()) {
     if (!options_.mix.empty())
       arguments.push_back(absl::StrCat("--mix=", ToText(WithAbsolutePaths(options_.mix))));
+    if (ValidatesOnRanks(options_))
+      arguments.push_back(absl::StrCat("--validation=", ToText(WithAbsolutePaths(options_.validation))));
     arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
     if (IsOnGpus(options_))
       arguments.push_back(
@@ -155,9 +157,7 @@ absl::Status UpRun::StartProcesses() {
   }
   PENSTOCK_ASSIGN_OR_RETURN(curves_, RunCurves::Open(setup_.folder.path, job_.first_iteration(),
                                                      /*trains=*/!simulated()));
-  if (!options_.validation.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(validation_, Validation::Open(ValidationOf(setup_, bin_dir_)));
-  }
+  PENSTOCK_RETURN_IF_ERROR(OpenValidation());
   const PlannerFlags planner({address, options_.planner.security});
   PENSTOCK_ASSIGN_OR_RETURN(client_, planner.Client());
   PENSTOCK_ASSIGN_OR_RETURN(watching_client_, planner.Client());
@@ -175,6 +175,28 @@ absl::Status UpRun::StartProcesses() {
   const LocalWorkerOptions options = WorkersOn(address);
   if (!options.hosts.empty()) console_.Say(cluster_->DescribeWorker(options, 0));
   return cluster_->StartWorkers(options);
+}
+
+absl::Status UpRun::OpenValidation() {
+  if (options_.validation.empty()) return absl::OkStatus();
+  if (!ValidatesOnRanks(options_)) {
+    PENSTOCK_ASSIGN_OR_RETURN(validation_, Validation::Open(ValidationOf(setup_, bin_dir_)));
+    return absl::OkStatus();
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(BestCheckpoint best,
+                            BestCheckpoint::Open(setup_.folder.path, setup_.folder.first_iteration));
+  rank_validation_.emplace(std::vector<std::string>(job_.tasks().begin(), job_.tasks().end()),
+                           setup_.folder.checkpoints, std::move(best));
+  return absl::OkStatus();
+}
+
+absl::Status UpRun::MakeBatches() {
+  const v1::Architecture architecture = job_.model().architecture();
+  PENSTOCK_ASSIGN_OR_RETURN(batches_,
+                            setup_.data.MakeFedBatches(options_, architecture, job_.training().iterations()));
+  PENSTOCK_ASSIGN_OR_RETURN(LearntOf learnt, setup_.data.MakeLearntCounter(options_, architecture));
+  counted_.emplace(*batches_, setup_.data.TaskEnds(), std::move(learnt));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::Batch> UpRun::NextBatch() const {
@@ -234,6 +256,10 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   RecordIteration(iteration);
   if (iteration.iteration() < history_.furthest) return;
   history_.furthest = iteration.iteration() + 1;
+  if (rank_validation_.has_value()) {
+    const std::optional<ValidatedCheckpoint> validated = rank_validation_->Add(iteration);
+    if (validated.has_value()) SayWhatWasValidated(*validated);
+  }
   console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
   if (history_.furthest % kRecordedEvery == 0) RecordWhatIsMeasured();
   const bool last = iteration.iteration() + 1 == options_.iterations;
@@ -249,10 +275,7 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 }
 
 absl::Status UpRun::Train() {
-  const v1::Architecture architecture = job_.model().architecture();
-  PENSTOCK_ASSIGN_OR_RETURN(batches_, setup_.data.MakeBatches(options_, architecture));
-  PENSTOCK_ASSIGN_OR_RETURN(LearntOf learnt, setup_.data.MakeLearntCounter(options_, architecture));
-  counted_.emplace(*batches_, setup_.data.TaskEnds(), std::move(learnt));
+  PENSTOCK_RETURN_IF_ERROR(MakeBatches());
   TrainingRun run(*watching_client_, job_, *counted_, absl::Seconds(options_.planner_timeout_s),
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   if (options_.trial_iterations > 0) run.FeedUntil(job_.first_iteration() + options_.trial_iterations);
@@ -341,7 +364,25 @@ void UpRun::SayWhatWasValidated(const ValidatedCheckpoint& checkpoint) {
   curves_->AddValidation(checkpoint).IgnoreError();
 }
 
+void UpRun::KeepBest() {
+  if (!rank_validation_.has_value()) return;
+  const absl::Status kept = rank_validation_->Keep();
+  if (!kept.ok()) console_.SayNews(absl::StrCat("validation: ", kept.message(), "; training goes on"));
+}
+
+const BestCheckpoint* UpRun::best() const {
+  if (rank_validation_.has_value()) return &rank_validation_->best();
+  return validation_ == nullptr ? nullptr : &validation_->best();
+}
+
+std::optional<ValidatedCheckpoint> UpRun::KeptCheckpoint() const {
+  if (rank_validation_.has_value()) return rank_validation_->kept();
+  return validation_ == nullptr ? std::nullopt : validation_->best().best();
+}
+
 void UpRun::Validate(const TrainingRun& run) {
+  KeepBest();
+  if (rank_validation_.has_value()) EndWhereItGetsNoBetter(run);
   if (validation_ == nullptr) return;
   const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
   if (!found.ok()) {
@@ -354,21 +395,23 @@ void UpRun::Validate(const TrainingRun& run) {
 }
 
 void UpRun::EndWhereItGetsNoBetter(const TrainingRun& run) {
-  const bool out_of_patience = options_.patience > 0 && validation_->worse_in_a_row() >= options_.patience;
+  const bool out_of_patience = options_.patience > 0 && best()->worse_in_a_row() >= options_.patience;
   if (!out_of_patience || ended_by_validation_ || run.drains() || run.finished()) return;
   v1::DrainJobRequest request;
   request.set_job_id(job_.job_id());
   // Where the planner cannot be asked, the next validation asks again.
   ended_by_validation_ = watching_client_->DrainJob(request).ok();
   if (ended_by_validation_) {
-    console_.SayNews(absl::StrCat("training ends: ", options_.patience,
-                                  " validations in a row (--patience) "
-                                  "were no better than that of iteration ",
-                                  validation_->best()->next_iteration - 1));
+    console_.SayNews(absl::StrCat(
+        "training ends: ", options_.patience, " validations in a row (--patience) ",
+        best()->best().has_value()
+            ? absl::StrCat("were no better than that of iteration ", best()->best()->next_iteration - 1)
+            : "found a loss that is no number"));
   }
 }
 
 void UpRun::ValidateTheLast() {
+  KeepBest();
   while (validation_ != nullptr && validation_->pending()) {
     const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
     if (!found.ok()) {
@@ -482,9 +525,11 @@ absl::Status UpRun::Finish() {
   RunArtifacts artifacts;
   artifacts.run_dir = options_.run_dir;
   artifacts.trace = options_.trace;
-  if (validation_ != nullptr && validation_->best().has_value()) {
-    artifacts.best = validation_->best_folder();
-    artifacts.best_validation_loss = validation_->best()->loss;
+  if (const std::optional<ValidatedCheckpoint> kept = KeptCheckpoint(); kept.has_value()) {
+    artifacts.best = best()->folder();
+    artifacts.best_validation_loss = kept->loss;
+  } else if (best() != nullptr && best()->best().has_value()) {
+    artifacts.best_validation_loss = best()->best()->loss;
   }
   if (const auto checkpoint = LastCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
     artifacts.checkpoint = checkpoint->path;

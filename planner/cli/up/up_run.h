@@ -18,6 +18,7 @@
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
+#include "planner/cli/up/rank_validation.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_curves.h"
 #include "planner/cli/up/run_setup.h"
@@ -78,6 +79,9 @@ class UpRun {
 
  private:
   absl::Status StartProcesses();
+  absl::Status OpenValidation();
+  // What is fed, and counted.
+  absl::Status MakeBatches();
   // Flags of the workers that say what they run on, and how often they join a new epoch.
   std::vector<std::string> WorkerArguments() const;
   // All that starts them, on the planner of this address.
@@ -107,6 +111,12 @@ class UpRun {
   void EndTrial(const TrainingRun& run);
   // Of each checkpoint that was due and has not been completed when the next one was: that it is missing.
   void SayWhatCheckpointIsMissing(const TrainingRun& run);
+  // Of validation on the ranks: keeps the best checkpoint when it is there.
+  void KeepBest();
+  // Null: nothing is validated.
+  const BestCheckpoint* best() const;
+  // What is in best()->folder(); nothing: no checkpoint was kept.
+  std::optional<ValidatedCheckpoint> KeptCheckpoint() const;
   // What was found of a checkpoint; ends training that no longer gets better.
   void Validate(const TrainingRun& run);
   void SayWhatWasValidated(const ValidatedCheckpoint& checkpoint);
@@ -149,7 +159,9 @@ class UpRun {
   std::unique_ptr<BatchSource> batches_;
   std::optional<CountedBatches> counted_;
   std::optional<RunCurves> curves_;
+  // One of the two, where something is validated.
   std::unique_ptr<Validation> validation_;
+  std::optional<RankValidation> rank_validation_;
   // When its processes were started, and how long it took until an iteration was done.
   absl::Time begun_ = absl::InfinitePast();
   std::optional<double> start_seconds_;

@@ -1,7 +1,6 @@
 #include "planner/cli/up/validation.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -9,11 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/files/files.h"
-#include "common/files/link_files.h"
 #include "common/process/log_tail.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/model/base_folder.h"
-#include "planner/cli/model/kept_files.h"
 #include "planner/cli/model/model_folder.h"
 
 namespace penstock::cli {
@@ -23,63 +20,23 @@ namespace fs = std::filesystem;
 
 constexpr size_t kShownLogLines = 10;
 
-absl::Status FolderError(absl::string_view what, const std::string& path, const std::error_code& error) {
-  return absl::UnavailableError(absl::StrCat(what, " '", path, "': ", error.message()));
-}
-
-absl::Status RemoveFolder(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  return error ? FolderError("removing", path, error) : absl::OkStatus();
-}
-
 std::string ResultFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/logs/validation.json"); }
 std::string LogFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/logs/validation.log"); }
-std::string RecordFile(const std::string& folder) { return absl::StrCat(folder, "/validation.json"); }
 
-bool IsLoss(const nlohmann::json& json) {
-  return json.is_object() && json.contains("loss") && json["loss"].is_number() &&
-         json.contains("predicted_tokens") && json["predicted_tokens"].is_number_unsigned();
-}
-
-// What penstock-worker evaluate says of several datasets.
-std::optional<std::vector<TaskLoss>> TasksOf(const nlohmann::json& json) {
-  std::vector<TaskLoss> tasks;
-  for (const nlohmann::json& task : json.value("datasets", nlohmann::json::array())) {
-    if (!IsLoss(task) || !task.contains("name") || !task["name"].is_string()) return std::nullopt;
-    tasks.push_back({.task = task["name"], .loss = task["loss"], .tokens = task["predicted_tokens"]});
-  }
-  return tasks;
-}
-
-absl::StatusOr<ValidatedCheckpoint> ReadRecord(const std::string& file) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  std::optional<std::vector<TaskLoss>> tasks;
-  if (IsLoss(json)) tasks = TasksOf(json);
-  if (!tasks.has_value())
-    return absl::InvalidArgumentError(absl::StrCat("'", file, "' is no result of an evaluation"));
-  return ValidatedCheckpoint{.next_iteration = json.value("next_iteration", uint64_t{0}),
-                             .loss = json["loss"].get<double>(),
-                             .tokens = json["predicted_tokens"].get<uint64_t>(),
-                             .tasks = *std::move(tasks)};
+// What an earlier evaluation has left would be taken for this one's.
+absl::Status RemoveResult(const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("removing '", path, "': ", error.message()));
 }
 
 }  // namespace
 
-std::string Validation::validating() const { return absl::StrCat(options_.run_dir, "/validating"); }
-std::string Validation::best_folder() const { return absl::StrCat(options_.run_dir, "/best"); }
-
 absl::StatusOr<std::unique_ptr<Validation>> Validation::Open(const ValidationOptions& options) {
-  std::unique_ptr<Validation> validation(new Validation(options));
-  if (options.first_iteration == 0) {
-    PENSTOCK_RETURN_IF_ERROR(RemoveFolder(validation->best_folder()));
-    return validation;
-  }
-  absl::StatusOr<ValidatedCheckpoint> best = ReadRecord(RecordFile(validation->best_folder()));
-  if (absl::IsNotFound(best.status())) return validation;
-  PENSTOCK_ASSIGN_OR_RETURN(validation->best_, std::move(best));
-  return validation;
+  PENSTOCK_ASSIGN_OR_RETURN(BestCheckpoint best,
+                            BestCheckpoint::Open(options.run_dir, options.first_iteration));
+  return std::unique_ptr<Validation>(new Validation(options, std::move(best)));
 }
 
 uint64_t Validation::Newest() const {
@@ -91,46 +48,24 @@ bool Validation::pending() const { return evaluation_ != nullptr || Newest() > l
 
 absl::Status Validation::Begin(uint64_t next_iteration) {
   looked_at_ = next_iteration;
-  PENSTOCK_RETURN_IF_ERROR(RemoveFolder(validating()));
-  const std::string copy = CheckpointPath(absl::StrCat(validating(), "/checkpoints"), next_iteration);
-  PENSTOCK_RETURN_IF_ERROR(
-      LinkFiles(CheckpointPath(absl::StrCat(options_.run_dir, "/checkpoints"), next_iteration), copy));
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModel(options_.run_dir));
-  PENSTOCK_RETURN_IF_ERROR(WriteModel(validating(), model));
-  PENSTOCK_RETURN_IF_ERROR(KeepFilesOf(options_.run_dir, validating()));
-  PENSTOCK_RETURN_IF_ERROR(RemoveFolder(ResultFile(options_.run_dir)));
+  PENSTOCK_RETURN_IF_ERROR(best_.Copy(next_iteration));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModel(best_.copy()));
+  const std::string checkpoint = CheckpointPath(absl::StrCat(best_.copy(), "/checkpoints"), next_iteration);
+  PENSTOCK_RETURN_IF_ERROR(RemoveResult(ResultFile(options_.run_dir)));
   std::vector<std::string> arguments = {options_.worker,
                                         "evaluate",
                                         "--json",
-                                        absl::StrCat("--model-json=", ModelFile(validating())),
-                                        absl::StrCat("--checkpoint=", copy),
+                                        absl::StrCat("--model-json=", ModelFile(best_.copy())),
+                                        absl::StrCat("--checkpoint=", checkpoint),
                                         absl::StrCat("--dataset=", ToText(options_.datasets)),
                                         absl::StrCat("--samples=", options_.samples),
                                         absl::StrCat("--max-length=", options_.max_length),
                                         absl::StrCat("--device=", options_.device)};
-  if (model.has_adapters()) {
-    PENSTOCK_RETURN_IF_ERROR(KeepBase(BaseFolder(options_.run_dir), validating()));
-    arguments.push_back(absl::StrCat("--base=", BaseFolder(validating())));
-  }
+  if (model.has_adapters()) arguments.push_back(absl::StrCat("--base=", BaseFolder(best_.copy())));
   PENSTOCK_ASSIGN_OR_RETURN(evaluation_, ChildProcess::Start({.arguments = std::move(arguments),
                                                               .log_path = LogFile(options_.run_dir),
                                                               .output_path = ResultFile(options_.run_dir)}));
   return absl::OkStatus();
-}
-
-absl::Status Validation::KeepBest(const ValidatedCheckpoint& checkpoint) {
-  nlohmann::ordered_json record = {{"next_iteration", checkpoint.next_iteration},
-                                   {"loss", checkpoint.loss},
-                                   {"predicted_tokens", checkpoint.tokens}};
-  for (const TaskLoss& task : checkpoint.tasks) {
-    record["datasets"].push_back(
-        {{"name", task.task}, {"loss", task.loss}, {"predicted_tokens", task.tokens}});
-  }
-  PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(RecordFile(validating()), record.dump() + "\n"));
-  PENSTOCK_RETURN_IF_ERROR(RemoveFolder(best_folder()));
-  std::error_code error;
-  fs::rename(validating(), best_folder(), error);
-  return error ? FolderError("keeping", best_folder(), error) : absl::OkStatus();
 }
 
 absl::StatusOr<ValidatedCheckpoint> Validation::End(const ExitStatus& ended) {
@@ -140,13 +75,11 @@ absl::StatusOr<ValidatedCheckpoint> Validation::End(const ExitStatus& ended) {
         "the evaluation of the checkpoint of iteration ", looked_at_, " ", ended.ToString(), "; the end of ",
         LogFile(options_.run_dir), ":\n", LogTail(LogFile(options_.run_dir), kShownLogLines)));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(ValidatedCheckpoint checkpoint, ReadRecord(ResultFile(options_.run_dir)));
+  PENSTOCK_ASSIGN_OR_RETURN(ValidatedCheckpoint checkpoint,
+                            ReadValidationRecord(ResultFile(options_.run_dir)));
   checkpoint.next_iteration = looked_at_;
-  checkpoint.best = !best_.has_value() || checkpoint.loss < best_->loss;
-  worse_in_a_row_ = checkpoint.best ? 0 : worse_in_a_row_ + 1;
-  if (!checkpoint.best) return checkpoint;
-  best_ = checkpoint;
-  PENSTOCK_RETURN_IF_ERROR(KeepBest(checkpoint));
+  best_.Judge(checkpoint);
+  if (checkpoint.best) PENSTOCK_RETURN_IF_ERROR(best_.KeepCopy(checkpoint));
   return checkpoint;
 }
 

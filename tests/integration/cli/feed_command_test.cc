@@ -233,6 +233,41 @@ TEST_F(FeedCommandTest, AJobIsTakenFromAFileAndOtherDataForItIsRefused) {
   EXPECT_THAT(refused.errors, HasSubstr("iteration 4 was submitted with other content"));
 }
 
+TEST_F(FeedCommandTest, WhatIsValidatedIsInTheBatchOfEveryFewIterationsAndOfTheLast) {
+  const auto planner = NewPlanner();
+  PlannerClient client(planner->address());
+  ASSERT_EQ(RunFeed(*planner, JobFlags({"--iterations", "4"})).code, 0);
+  v1::JobSpec job = JobOf(client);
+  job.clear_simulated();
+  const std::vector<std::string> validated = {
+      "--job-file",           WriteJobFile(job),
+      "--validation",         absl::StrCat("one:", Dataset(), ",two:", Dataset()),
+      "--validate-every",     "3",
+      "--validation-samples", "5"};
+  const auto second = NewPlanner();
+  const Ended fed = RunFeed(*second, validated);
+  ASSERT_EQ(fed.code, 0) << fed.errors;
+  PlannerClient second_client(second->address());
+  EXPECT_THAT(JobOf(second_client).tasks(), testing::ElementsAre("training", "one", "two"));
+  ASSERT_EQ(History(second_client, 4).size(), 4u);
+  for (uint64_t iteration = 0; iteration < 4; ++iteration) {
+    v1::GetIterationRequest request;
+    request.set_job_id(kFedJob);
+    request.set_iteration(iteration);
+    const auto planned = second_client.GetIteration(request);
+    ASSERT_THAT(planned, IsOk());
+    EXPECT_EQ(planned->batch().validation().samples_size(), iteration < 2 ? 0 : 10) << iteration;
+    EXPECT_EQ(planned->plan().validation().forward_only(), iteration >= 2) << iteration;
+  }
+
+  job.add_tasks("of another validation");
+  const auto third = NewPlanner();
+  ASSERT_EQ(validated[1], WriteJobFile(job)) << "the same path";
+  const Ended refused = RunFeed(*third, validated);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("--validation: tasks of --job-file are of another validation"));
+}
+
 TEST_F(FeedCommandTest, WrongFlagsAreNamed) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{}, "--job-id"},

@@ -80,7 +80,7 @@ class ValidationTest : public ::testing::Test {
   }
 
   std::string BestPart(uint64_t next_iteration) const {
-    return ReadFile(absl::StrCat(validation_->best_folder(), "/checkpoints/iteration-", next_iteration,
+    return ReadFile(absl::StrCat(validation_->best().folder(), "/checkpoints/iteration-", next_iteration,
                                  "/rank-0.safetensors"))
         .value_or("none");
   }
@@ -101,17 +101,17 @@ TEST_F(ValidationTest, KeepsTheBestCheckpointAsAModelOfItsOwn) {
   EXPECT_TRUE(Validated(20, "3.25").best);
   EXPECT_FALSE(Validated(30, "3.25").best) << "no better";
   EXPECT_FALSE(Validated(40, "9").best);
-  EXPECT_EQ(validation_->worse_in_a_row(), 2);
-  EXPECT_EQ(validation_->best()->next_iteration, 20);
+  EXPECT_EQ(validation_->best().worse_in_a_row(), 2);
+  EXPECT_EQ(validation_->best().best()->next_iteration, 20);
   // The run keeps its newest checkpoint alone.
   EXPECT_EQ(BestPart(20), "3.25");
-  EXPECT_EQ(*ReadFile(validation_->best_folder() + "/hugging_face/tokenizer.json"), "kept");
-  const auto model = OpenModelFolder(validation_->best_folder());
+  EXPECT_EQ(*ReadFile(validation_->best().folder() + "/hugging_face/tokenizer.json"), "kept");
+  const auto model = OpenModelFolder(validation_->best().folder());
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->next_iteration, 20);
   EXPECT_EQ(model->model.layers(), 3);
   EXPECT_TRUE(Validated(50, "3").best);
-  EXPECT_EQ(validation_->worse_in_a_row(), 0);
+  EXPECT_EQ(validation_->best().worse_in_a_row(), 0);
 }
 
 TEST_F(ValidationTest, ARunThatGoesOnRemembersTheBestAndOneThatBeginsDoesNot) {
@@ -119,12 +119,12 @@ TEST_F(ValidationTest, ARunThatGoesOnRemembersTheBestAndOneThatBeginsDoesNot) {
   Validated(10, "3.5");
   ASSERT_NO_FATAL_FAILURE(Open(10));
   EXPECT_FALSE(validation_->pending()) << "it was looked at before";
-  ASSERT_TRUE(validation_->best().has_value());
-  EXPECT_EQ(validation_->best()->loss, 3.5);
-  EXPECT_EQ(validation_->best()->next_iteration, 10);
+  ASSERT_TRUE(validation_->best().best().has_value());
+  EXPECT_EQ(validation_->best().best()->loss, 3.5);
+  EXPECT_EQ(validation_->best().best()->next_iteration, 10);
   EXPECT_FALSE(Validated(20, "4").best);
   ASSERT_NO_FATAL_FAILURE(Open());
-  EXPECT_FALSE(validation_->best().has_value());
+  EXPECT_FALSE(validation_->best().best().has_value());
   EXPECT_EQ(BestPart(10), "none");
 }
 
@@ -143,8 +143,8 @@ echo '{"name": "second", "loss": 5, "predicted_tokens": 2}]}'
   EXPECT_EQ((*found)->tasks[1].task, "second");
   EXPECT_EQ((*found)->tasks[1].loss, 5);
   ASSERT_NO_FATAL_FAILURE(Open(10));
-  ASSERT_EQ(validation_->best()->tasks.size(), 2u);
-  EXPECT_EQ(validation_->best()->tasks[0].tokens, 6u);
+  ASSERT_EQ(validation_->best().best()->tasks.size(), 2u);
+  EXPECT_EQ(validation_->best().best()->tasks[0].tokens, 6u);
 }
 
 TEST_F(ValidationTest, AnEvaluationThatFailsSaysWhyAndTheNextOneIsTried) {
