@@ -58,6 +58,13 @@ struct MeasuredTask {
   double weight = 0;
 };
 
+// Of the gradients that a rank speaks for (v1::PartNorm).
+struct MeasuredPart {
+  // v1::ModelPart.
+  uint32_t part = 0;
+  double norm = 0;
+};
+
 // Units as in ValidationReport.
 struct ValidationReport {
   std::vector<MeasuredInstruction> instructions = {};
@@ -78,6 +85,7 @@ struct IterationReport {
   double router_balance_loss = 0;
   double router_z_loss = 0;
   double gradient_norm = 0;
+  std::vector<MeasuredPart> parts = {};
   double learning_rate = 0;
   int64_t peak_memory_bytes = 0;
   std::vector<MeasuredTask> tasks = {};

@@ -92,6 +92,11 @@ v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationRe
   request.set_router_balance_loss(report.router_balance_loss);
   request.set_router_z_loss(report.router_z_loss);
   request.set_gradient_norm(report.gradient_norm);
+  for (const MeasuredPart& part : report.parts) {
+    v1::PartNorm* norm = request.add_part_norms();
+    norm->set_part(static_cast<v1::ModelPart>(part.part));
+    norm->set_norm(part.norm);
+  }
   request.set_learning_rate(report.learning_rate);
   request.set_peak_memory_bytes(report.peak_memory_bytes);
   AddTasks(report.tasks, request);

@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(const TrainingConfig& confi
   std::unique_ptr<AdamW> optimizer(new AdamW(config, shardings));
   PENSTOCK_RETURN_IF_ERROR(RunTorch("the optimizer's state", [&] {
     for (const FlatParameters* stage : stages) optimizer->stages_.push_back(optimizer->MakeState(*stage));
+    optimizer->part_squares_.emplace(stages, shardings);
   }));
   return optimizer;
 }

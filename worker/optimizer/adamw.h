@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +22,7 @@
 #include "worker/checkpoint/tensor_piece.h"
 #include "worker/model/flat_parameters.h"
 #include "worker/optimizer/adamw_kernel.h"
+#include "worker/optimizer/part_squares.h"
 #include "worker/optimizer/sharding.h"
 #include "worker/program/job.h"
 
@@ -52,6 +54,9 @@ class AdamW {
   // on the first of them. The same bits whoever computes a shard, with any number of threads. Possible
   // errors: INTERNAL.
   absl::StatusOr<at::Tensor> SumsOfSquares(Holders holders = Holders::kOfTensorRank) const;
+
+  // Of the gradients as Step would have them. Shared ones are the sum over the stages by then.
+  const PartSquares& part_squares() const { return *part_squares_; }
 
   // Updates the parameters with their scaled gradients, which are worth nothing after it. Iterations count
   // from 0 and name the step: moments are corrected as those of step iteration + 1. Possible errors:
@@ -118,6 +123,7 @@ class AdamW {
   const TrainingConfig config_;
   const Shardings shardings_;
   std::vector<StageState> stages_;
+  std::optional<PartSquares> part_squares_;
 };
 
 }  // namespace penstock::worker

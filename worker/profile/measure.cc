@@ -19,6 +19,7 @@
 #include "worker/profile/memory.h"
 #include "worker/profile/stage_run.h"
 #include "worker/profile/windowed_layers.h"
+#include "worker/torch/boundary.h"
 
 namespace penstock::worker {
 namespace {
@@ -77,6 +78,7 @@ absl::StatusOr<double> MeasureOptimizer(const StageRun& run) {
   for (uint64_t step = 0; step < 4; ++step) {
     const double start = run.clocks().work();
     PENSTOCK_RETURN_IF_ERROR(optimizer->SumsOfSquares().status());
+    PENSTOCK_RETURN_IF_ERROR(RunTorch("the norms by part", [&] { optimizer->part_squares().OfGradients(); }));
     PENSTOCK_RETURN_IF_ERROR(optimizer->Step(step, 1));
     for (const auto& stage : run.stages()) stage->ZeroGradients();
     times.push_back(run.clocks().work() - start);

@@ -300,6 +300,9 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
   }
   PENSTOCK_RETURN_IF_ERROR(SumOverRanks(instruction));
   if (parts_.gradients_ready) PENSTOCK_RETURN_IF_ERROR(ShowGradients());
+  PENSTOCK_ASSIGN_OR_RETURN(part_squares_, CallTorch("the norms by part", [&] {
+                              return parts_.optimizer->part_squares().OfGradients();
+                            }));
   learning_rate_ = parts_.optimizer->learning_rate(program_.iteration);
   PENSTOCK_ASSIGN_OR_RETURN(const StepScale scale,
                             ScaleOfStep(*norm_and_votes_, parts_.job->training.clip_norm,
@@ -340,7 +343,18 @@ absl::Status Iteration::Finish(IterationResult& result) {
   }
   PENSTOCK_RETURN_IF_ERROR(AddTasks(result));
   result.learning_rate = learning_rate_;
-  return norm_and_votes_.has_value() ? ReadNormAndVotes(result) : absl::OkStatus();
+  if (!norm_and_votes_.has_value()) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(ReadPartNorms(result));
+  return ReadNormAndVotes(result);
+}
+
+absl::Status Iteration::ReadPartNorms(IterationResult& result) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor squares, parts_.device->ToHost(part_squares_));
+  for (const ModelPart part : parts_.optimizer->part_squares().parts()) {
+    const auto number = static_cast<uint32_t>(part);
+    result.parts.push_back({.part = number, .norm = std::sqrt(squares.const_data_ptr<double>()[number])});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Iteration::AddTasks(IterationResult& result) const {

@@ -79,6 +79,8 @@ class Iteration {
   // Gives the reduced gradients to ExecutorParts::gradients_ready, unless they are not finite. Waits for the
   // device: who looks at gradients has time.
   absl::Status ShowGradients();
+  // Fills in the norms of the parts that this rank speaks for. Waits for the device.
+  absl::Status ReadPartNorms(IterationResult& result) const;
   // Fills in the norm and the votes of all ranks, and sets not_finite_. Waits for the device.
   absl::Status ReadNormAndVotes(IterationResult& result);
   // A scalar of the device; `what` it is begins the message of an error.
@@ -129,6 +131,8 @@ class Iteration {
   const Votes own_votes_;
   // Of all ranks, from OPTIMIZER_STEP on.
   std::optional<NormAndVotes> norm_and_votes_;
+  // By ModelPart, of what this rank speaks for; from OPTIMIZER_STEP on.
+  at::Tensor part_squares_;
   std::string not_finite_;
 };
 

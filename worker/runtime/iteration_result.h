@@ -17,6 +17,8 @@ struct IterationResult {
   std::vector<MeasuredTask> tasks = {};
   // Global, before clipping.
   double gradient_norm = 0;
+  // Of what this rank speaks for, before clipping; ascending.
+  std::vector<MeasuredPart> parts = {};
   double learning_rate = 0;
   // Those of all ranks.
   Votes votes = {};

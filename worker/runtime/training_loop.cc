@@ -19,6 +19,7 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .router_balance_loss = result.router_balance_loss,
           .router_z_loss = result.router_z_loss,
           .gradient_norm = result.gradient_norm,
+          .parts = std::move(result.parts),
           .learning_rate = result.learning_rate,
           .peak_memory_bytes = result.peak_memory_bytes,
           .tasks = std::move(result.tasks),

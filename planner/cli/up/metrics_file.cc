@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
+#include "common/names/part_name.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/units.h"
 #include "planner/cli/up/run_summary.h"
@@ -48,6 +49,8 @@ std::string LineOf(const v1::IterationSummary& iteration, const std::vector<Task
                {"planned_ms", Milliseconds(iteration.predicted_ns())},
                {"bubble", iteration.bubble()},
                {"planned_bubble", iteration.predicted_bubble()}};
+  for (const v1::PartNorm& part : iteration.part_norms())
+    line["gradient_norms"][PartName(part.part())] = part.norm();
   if (iteration.router_balance_loss() > 0) line["router_balance_loss"] = iteration.router_balance_loss();
   if (iteration.router_z_loss() > 0) line["router_z_loss"] = iteration.router_z_loss();
   if (!tasks.empty()) line["tasks"] = ToJson(tasks);

@@ -1,6 +1,7 @@
 #include "planner/cli/up/run_curves.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/names/part_name.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/units.h"
 #include "planner/cli/up/run_summary.h"
@@ -12,6 +13,8 @@ std::vector<Scalar> ScalarsOf(const v1::IterationSummary& iteration, const std::
   std::vector<Scalar> scalars;
   if (!LearntNothing(iteration)) {
     scalars = {{"train/loss", iteration.loss()}, {"train/gradient_norm", iteration.gradient_norm()}};
+    for (const v1::PartNorm& part : iteration.part_norms())
+      scalars.push_back({absl::StrCat("gradient_norm/", PartName(part.part())), part.norm()});
   }
   if (iteration.router_balance_loss() > 0)
     scalars.push_back({"train/router_balance_loss", iteration.router_balance_loss()});

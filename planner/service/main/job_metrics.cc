@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/names/part_name.h"
 #include "common/ratio/ratio.h"
 #include "planner/service/main/seconds.h"
 #include "planner/service/main/state_name.h"
@@ -104,6 +105,17 @@ Samples TaskLosses(const PlannerEngine& engine) {
       if (task.weight() == 0 || index >= job->spec().tasks_size()) continue;
       samples.push_back({{{kJobLabel, job->id()}, {"task", job->spec().tasks(index)}}, task.loss()});
     }
+  }
+  return samples;
+}
+
+Samples PartNorms(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const auto summary = job->LastSummary();
+    if (!summary.has_value()) continue;
+    for (const v1::PartNorm& part : summary->part_norms())
+      samples.push_back({{{kJobLabel, job->id()}, {"part", PartName(part.part())}}, part.norm()});
   }
   return samples;
 }
@@ -255,6 +267,9 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       TaskLosses);
   add("penstock_gradient_norm", "Norm of the gradient of a job's last iteration, before clipping.",
       OfLastIteration([](const auto& summary) { return summary.gradient_norm(); }));
+  add("penstock_part_gradient_norm",
+      "The same by part of the model: embedding, attention, feed_forward, experts, router, norms, head.",
+      PartNorms);
   add("penstock_learning_rate", "Learning rate of a job's last iteration.",
       OfLastIteration([](const auto& summary) { return summary.learning_rate(); }));
   add("penstock_padding_efficiency_ratio", "Real tokens / computed tokens of the last iteration.",

@@ -134,6 +134,19 @@ absl::Status ValidateTasks(absl::string_view of,
   return absl::OkStatus();
 }
 
+absl::Status ValidatePartNorms(const google::protobuf::RepeatedPtrField<v1::PartNorm>& parts) {
+  for (int i = 0; i < parts.size(); ++i) {
+    const v1::PartNorm& part = parts[i];
+    const std::string field = absl::StrCat("part_norms[", i, "]");
+    if (part.part() == v1::MODEL_PART_UNSPECIFIED || !v1::ModelPart_IsValid(part.part()))
+      return Invalid(field, ".part is ", static_cast<int>(part.part()), ": not a part of a model");
+    if (i > 0 && part.part() <= parts[i - 1].part())
+      return Invalid(field, ".part is ", v1::ModelPart_Name(part.part()), ": not above the one before");
+    PENSTOCK_RETURN_IF_ERROR(ValidateMeasured(absl::StrCat(field, ".norm"), part.norm()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateInstructions(
     absl::string_view of, const google::protobuf::RepeatedPtrField<v1::MeasuredInstruction>& measured) {
   for (int i = 0; i < measured.size(); ++i) {
@@ -210,6 +223,7 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
   if (request.started_unix_ns() < 0) return Invalid("started_unix_ns is negative");
   if (request.peak_memory_bytes() < 0) return Invalid("peak_memory_bytes is negative");
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("gradient_norm", request.gradient_norm()));
+  PENSTOCK_RETURN_IF_ERROR(ValidatePartNorms(request.part_norms()));
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("router_balance_loss", request.router_balance_loss()));
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("router_z_loss", request.router_z_loss()));
   if (!std::isfinite(request.learning_rate()) || request.learning_rate() < 0) {

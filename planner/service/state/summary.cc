@@ -1,6 +1,7 @@
 #include "planner/service/state/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -66,6 +67,18 @@ void AddTasks(const Reports& reports, TasksOf tasks_of, Summary& summary) {
   }
 }
 
+// Each rank speaks for parameters of its own.
+void AddPartNorms(const Reports& reports, v1::IterationSummary& summary) {
+  std::map<v1::ModelPart, double> squares;
+  for (const store::v1::IterationReported& report : reports)
+    for (const v1::PartNorm& part : report.part_norms()) squares[part.part()] += part.norm() * part.norm();
+  for (const auto& [part, square] : squares) {
+    v1::PartNorm* const norm = summary.add_part_norms();
+    norm->set_part(part);
+    norm->set_norm(std::sqrt(square));
+  }
+}
+
 int MicroBatches(const v1::Plan& plan) {
   int micro_batches = 0;
   for (const v1::Replica& replica : plan.replicas()) micro_batches += replica.micro_batches_size();
@@ -127,6 +140,7 @@ store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
   figures.set_compute_ns(MeasuredComputeNs(ops, report));
   figures.set_loss(report.loss());
   figures.set_gradient_norm(report.gradient_norm());
+  *figures.mutable_part_norms() = report.part_norms();
   figures.set_learning_rate(report.learning_rate());
   *figures.mutable_tasks() = report.tasks();
   figures.set_router_balance_loss(report.router_balance_loss());
@@ -163,6 +177,7 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
   }
   AddTasks(
       reports, [](const store::v1::IterationReported& report) { return report.tasks(); }, summary);
+  AddPartNorms(reports, summary);
   if (plan.has_validation()) *summary.mutable_validation() = SummarizeValidation(plan.validation(), reports);
   summary.set_bubble(Bubble(compute_ns, plan.ranks(), summary.measured_ns()));
   summary.set_predicted_bubble(Bubble(plan.compute_ns(), plan.ranks(), summary.predicted_ns()));

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/mesh/rank_places.h"
@@ -240,6 +241,38 @@ struct Shared {
   std::map<size_t, int> by_different_spans;
 };
 
+// Of the reference's gradients, by what their names say.
+std::map<v1::ModelPart, double> PartNormsOf(const ReferenceIteration& reference) {
+  static constexpr std::pair<const char*, v1::ModelPart> kParts[] = {
+      {"norm", v1::MODEL_PART_NORMS},
+      {"embedding", v1::MODEL_PART_EMBEDDING},
+      {"attention", v1::MODEL_PART_ATTENTION},
+      {"cross", v1::MODEL_PART_ATTENTION},
+      {"bias.weight", v1::MODEL_PART_ATTENTION},
+      {"router", v1::MODEL_PART_ROUTER},
+      {"experts", v1::MODEL_PART_EXPERTS},
+      {"ffn", v1::MODEL_PART_FEED_FORWARD},
+      {"head", v1::MODEL_PART_HEAD}};
+  std::map<v1::ModelPart, double> norms;
+  for (const auto& [name, gradient] : reference.gradients) {
+    const auto* const part = std::ranges::find_if(
+        kParts, [&name = name](const auto& known) { return absl::StrContains(name, known.first); });
+    EXPECT_NE(part, std::end(kParts)) << name;
+    for (const double element : gradient.values) norms[part->second] += element * element;
+  }
+  for (auto& [_, norm] : norms) norm = std::sqrt(norm);
+  return norms;
+}
+
+void ExpectPartNorms(const v1::IterationSummary& summary, const ReferenceIteration& reference,
+                     double tolerance) {
+  const std::map<v1::ModelPart, double> expected = PartNormsOf(reference);
+  ASSERT_EQ(summary.part_norms_size(), static_cast<int>(expected.size()));
+  for (const v1::PartNorm& part : summary.part_norms())
+    EXPECT_LE(RelativeError({part.norm()}, {expected.at(part.part())}), tolerance)
+        << v1::ModelPart_Name(part.part()) << " of iteration " << summary.iteration();
+}
+
 class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
  protected:
   static void SetUpTestSuite() {
@@ -424,6 +457,7 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
     EXPECT_LE(RelativeError({summaries[i].loss()}, {reference[i].loss}), test.tolerance) << "iteration " << i;
     EXPECT_LE(RelativeError({summaries[i].gradient_norm()}, {reference[i].gradient_norm}), test.tolerance)
         << "iteration " << i;
+    ExpectPartNorms(summaries[i], reference[i], test.tolerance);
     ExpectGradients(plans[i], reference[i], test.tolerance);
     if (test.weighted) ExpectTasksAddUp(summaries[i], plans[i], test.tolerance);
   }

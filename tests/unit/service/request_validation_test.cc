@@ -141,6 +141,25 @@ TEST(RequestValidationTest, LossesOfTasksAscendAndAreNumbers) {
   EXPECT_THAT(Validate(with({task(0, 1, -2)})), Fails(kInvalid, "tasks[0].weight is -2"));
 }
 
+TEST(RequestValidationTest, NormsOfPartsAscendAndAreNotNegative) {
+  const auto with = [](const std::vector<std::pair<v1::ModelPart, double>>& parts) {
+    v1::ReportIterationRequest report = MakeReport(0, 7);
+    for (const auto& [part, norm] : parts) {
+      v1::PartNorm* const added = report.add_part_norms();
+      added->set_part(part);
+      added->set_norm(norm);
+    }
+    return report;
+  };
+  EXPECT_TRUE(Validate(with({{v1::MODEL_PART_EMBEDDING, 0}, {v1::MODEL_PART_HEAD, 3}})).ok());
+  EXPECT_THAT(Validate(with({{v1::MODEL_PART_UNSPECIFIED, 1}})), Fails(kInvalid, "part_norms[0].part is 0"));
+  EXPECT_THAT(Validate(with({{static_cast<v1::ModelPart>(99), 1}})),
+              Fails(kInvalid, "part_norms[0].part is 99"));
+  EXPECT_THAT(Validate(with({{v1::MODEL_PART_HEAD, 1}, {v1::MODEL_PART_HEAD, 1}})),
+              Fails(kInvalid, "part_norms[1].part is MODEL_PART_HEAD"));
+  EXPECT_THAT(Validate(with({{v1::MODEL_PART_HEAD, -1}})), Fails(kInvalid, "part_norms[0].norm is -1"));
+}
+
 TEST(RequestValidationTest, AWorkerTellsItsHost) {
   auto request = MakeRegistration(1);
   request.clear_host();

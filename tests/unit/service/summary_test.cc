@@ -51,6 +51,28 @@ TEST(SummaryTest, SumsUpWhatTheRanksReported) {
   EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 0.5);
 }
 
+TEST(SummaryTest, SquaresOfPartsAddUpOverTheRanks) {
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
+  const auto add = [&](uint32_t rank, v1::ModelPart part, double norm) {
+    v1::PartNorm* const added = reports[rank].add_part_norms();
+    added->set_part(part);
+    added->set_norm(norm);
+  };
+  add(0, v1::MODEL_PART_EMBEDDING, 2);
+  add(0, v1::MODEL_PART_ATTENTION, 3);
+  add(1, v1::MODEL_PART_ATTENTION, 4);
+  add(3, v1::MODEL_PART_HEAD, 0);
+  const v1::IterationSummary summary = SummaryOf(MakePlan(), reports);
+  ASSERT_EQ(summary.part_norms_size(), 3);
+  EXPECT_EQ(summary.part_norms(0).part(), v1::MODEL_PART_EMBEDDING);
+  EXPECT_DOUBLE_EQ(summary.part_norms(0).norm(), 2);
+  EXPECT_EQ(summary.part_norms(1).part(), v1::MODEL_PART_ATTENTION);
+  EXPECT_DOUBLE_EQ(summary.part_norms(1).norm(), 5);
+  EXPECT_EQ(summary.part_norms(2).part(), v1::MODEL_PART_HEAD);
+  EXPECT_DOUBLE_EQ(summary.part_norms(2).norm(), 0);
+}
+
 TEST(SummaryTest, LossesOfTasksAreMeansByWeight) {
   std::vector<v1::ReportIterationRequest> reports;
   for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));

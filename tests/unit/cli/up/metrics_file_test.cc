@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -64,6 +65,22 @@ TEST_F(MetricsFileTest, LossesOfRoutersStandBesideTheLossWhereThereAreSome) {
   EXPECT_EQ(Lines().front()["loss"], 2.5);
   EXPECT_EQ(Lines().front()["router_balance_loss"], 0.01);
   EXPECT_EQ(Lines().front()["router_z_loss"], 0.002);
+}
+
+TEST_F(MetricsFileTest, PartsHaveNorms) {
+  Write(0, {0}, 2.5);
+  EXPECT_FALSE(Lines().front().contains("gradient_norms"));
+  auto file = *MetricsFile::Open(path_, 0);
+  v1::IterationSummary iteration;
+  const std::vector<std::pair<v1::ModelPart, double>> norms = {{v1::MODEL_PART_EMBEDDING, 0.1},
+                                                               {v1::MODEL_PART_FEED_FORWARD, 0.2}};
+  for (const auto& [part, norm] : norms) {
+    v1::PartNorm* const added = iteration.add_part_norms();
+    added->set_part(part);
+    added->set_norm(norm);
+  }
+  ASSERT_TRUE(file.Add(iteration).ok());
+  EXPECT_EQ(Lines().front()["gradient_norms"].dump(), R"({"embedding":0.1,"feed_forward":0.2})");
 }
 
 TEST_F(MetricsFileTest, ARunThatGoesOnKeepsWhatItDoesNotDoAgain) {

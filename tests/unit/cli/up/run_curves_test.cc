@@ -30,6 +30,9 @@ class RunCurvesTest : public ::testing::Test {
     iteration.set_loss_tokens(100);
     iteration.set_real_tokens(100);
     iteration.set_gradient_norm(1.5);
+    v1::PartNorm* const part = iteration.add_part_norms();
+    part->set_part(v1::MODEL_PART_ATTENTION);
+    part->set_norm(1.25);
     iteration.set_learning_rate(0.25);
     iteration.set_measured_ns(1000000000);
     iteration.set_bubble(0.125);
@@ -40,6 +43,7 @@ class RunCurvesTest : public ::testing::Test {
     return RecordOf(ScalarsEvent(kTime, number,
                                  {{"train/loss", loss},
                                   {"train/gradient_norm", 1.5},
+                                  {"gradient_norm/attention", 1.25},
                                   {"train/learning_rate", 0.25},
                                   {"speed/tokens_per_second", 100},
                                   {"speed/iteration_ms", 1000},

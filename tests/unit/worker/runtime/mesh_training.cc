@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -258,7 +259,8 @@ Program ProgramOf(const JobConfig& job, const std::vector<MeshOf>& meshes, uint6
 
 Figures Train(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t first, uint64_t end,
               const std::string& from, const std::string& folder) {
-  Figures figures = {std::vector<double>(end - first), std::vector<double>(end - first)};
+  const uint64_t count = end - first;
+  Figures figures = {std::vector<double>(count), std::vector<double>(count), std::vector<PartNorms>(count)};
   std::vector<std::vector<IterationResult>> results(job.world_size());
   RunJob(job, [&](uint32_t rank, Communicator& communicator) {
     const std::unique_ptr<Device> device = *MakeTorchDevice("cpu", &TrainingSamples());
@@ -283,7 +285,16 @@ Figures Train(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t 
       figures.losses[i] += of_rank[i].loss;
       figures.norms[i] = of_rank[i].gradient_norm;
       EXPECT_EQ(of_rank[i].gradient_norm, results[0][i].gradient_norm) << "iteration " << i;
+      for (const MeasuredPart& part : of_rank[i].parts) figures.parts[i][part.part] += part.norm * part.norm;
     }
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    double squares = 0;
+    for (auto& [part, norm] : figures.parts[i]) {
+      squares += norm;
+      norm = std::sqrt(norm);
+    }
+    EXPECT_NEAR(std::sqrt(squares), figures.norms[i], 1e-12 * figures.norms[i]) << "iteration " << i;
   }
   return figures;
 }
@@ -328,6 +339,16 @@ void ExpectEqual(const std::map<std::string, at::Tensor>& found,
   }
 }
 
+void ExpectEqual(const std::vector<PartNorms>& found, const std::vector<PartNorms>& expected,
+                 double tolerance) {
+  ASSERT_LE(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].size(), expected[i].size()) << "iteration " << i;
+    for (const auto& [part, norm] : expected[i])
+      EXPECT_NEAR(found[i].at(part), norm, tolerance) << "part " << part << " of iteration " << i;
+  }
+}
+
 const Reference& ReferenceOf(const std::string& name) {
   static auto* const folder = new TemporaryFolder;
   static auto* const references = new std::map<std::string, Reference>;
@@ -340,6 +361,7 @@ const Reference& ReferenceOf(const std::string& name) {
   const Figures rest = Train(model, {}, 2, 4, reference.checkpoint, reference.checkpoint);
   for (const double loss : rest.losses) reference.figures.losses.push_back(loss);
   for (const double norm : rest.norms) reference.figures.norms.push_back(norm);
+  for (const PartNorms& parts : rest.parts) reference.figures.parts.push_back(parts);
   reference.tensors = TensorsOf(reference.checkpoint, 4, 1, nullptr);
   return reference;
 }

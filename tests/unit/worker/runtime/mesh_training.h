@@ -57,10 +57,18 @@ void RunJob(const JobConfig& job, const RankBody& body);
 // What a rank runs in an iteration. `meshes`: of the job's strategies, which the iterations take by turns.
 Program ProgramOf(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t number, uint32_t rank);
 
+// Norms of gradients by number of the part (ModelPart).
+using PartNorms = std::map<uint32_t, double>;
+
 struct Figures {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<PartNorms> parts;
 };
+
+// By iteration; of another mesh, whose sums have another order.
+void ExpectEqual(const std::vector<PartNorms>& found, const std::vector<PartNorms>& expected,
+                 double tolerance);
 
 // Iterations [first, end) on all ranks of the job, from the checkpoint if there is one; leaves one in
 // `folder`, of iteration `end`. `meshes`: of the job's strategies, which the iterations take by turns.

@@ -31,6 +31,7 @@ TEST_P(StageGroupTest, TrainsAsOneRankDoes) {
     EXPECT_NEAR(figures.losses[i], reference().figures.losses[i], kTolerance) << "iteration " << i;
     EXPECT_NEAR(figures.norms[i], reference().figures.norms[i], kTolerance) << "iteration " << i;
   }
+  ExpectEqual(figures.parts, reference().figures.parts, kTolerance);
   ExpectEqual(TensorsOf(folder_.Path("checkpoints"), 4, GetParam().mesh.ranks(), &reference().tensors),
               reference().tensors, kTolerance);
 }

@@ -46,6 +46,7 @@ TEST_P(StrategiesTest, TrainByTurnsAsOneRankDoes) {
     EXPECT_NEAR(figures.losses[i], reference().figures.losses[i], kStrategiesTolerance) << "iteration " << i;
     EXPECT_NEAR(figures.norms[i], reference().figures.norms[i], kStrategiesTolerance) << "iteration " << i;
   }
+  ExpectEqual(figures.parts, reference().figures.parts, kStrategiesTolerance);
   ExpectEqual(TensorsOf(checkpoint, 4, GetParam().ranks(), &reference().tensors), reference().tensors,
               kStrategiesTolerance);
 }
