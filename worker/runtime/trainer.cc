@@ -214,6 +214,8 @@ absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
                        .loss = validation.loss,
                        .tasks = std::move(validation.tasks),
                        .peak_memory_bytes = validation.peak_memory_bytes};
+  // Who is done first would begin the next iteration and wait in it for the others: its time would be theirs.
+  PENSTOCK_RETURN_IF_ERROR(Meet());
   return result;
 }
 
