@@ -18,6 +18,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kNanosecondsPerMicrosecond = 1e3;
+// Processes of what was planned have the numbers from here on: no job has as many ranks.
+constexpr int64_t kPlannedProcesses = 1 << 24;
 
 // The format counts microseconds.
 double Microseconds(int64_t ns) { return static_cast<double>(ns) / kNanosecondsPerMicrosecond; }
@@ -172,8 +174,16 @@ std::vector<double> SlowFactors(const v1::Plan& plan, const v1::CostProfile& pro
   return factors;
 }
 
-Json Metadata(const char* what, uint32_t rank, int thread, const char* key, const Json& value) {
-  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{key, value}}}};
+Json Metadata(const char* what, int64_t process, int thread, const char* key, const Json& value) {
+  return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{key, value}}}};
+}
+
+// Whether it is the first time.
+bool IsNew(std::vector<bool>& known, uint32_t rank) {
+  if (known.size() <= rank) known.resize(rank + 1, false);
+  if (known[rank]) return false;
+  known[rank] = true;
+  return true;
 }
 
 }  // namespace
@@ -216,17 +226,39 @@ void Trace::AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
 
 void Trace::AddNames(const v1::Program& program, const std::string& place) {
   const uint32_t rank = program.rank();
-  if (named_.size() <= rank) named_.resize(rank + 1, false);
-  if (named_[rank]) return;
-  named_[rank] = true;
-  const std::string name =
-      absl::StrCat("rank ", rank, " (replica ", program.replica(), ", stage ",
-                   absl::StrJoin(program.stages(), ", "), place.empty() ? "" : ", ", place, ")");
-  events_.push_back(Dump(Metadata("process_name", rank, 0, "name", name)));
-  events_.push_back(Dump(Metadata("process_sort_index", rank, 0, "sort_index", rank)));
+  if (!IsNew(named_, rank)) return;
+  AddProcess(rank,
+             absl::StrCat("rank ", rank, " (replica ", program.replica(), ", stage ",
+                          absl::StrJoin(program.stages(), ", "), place.empty() ? "" : ", ", place, ")"),
+             2 * int64_t{rank});
+}
+
+void Trace::AddProcess(int64_t process, const std::string& name, int64_t position) {
+  events_.push_back(Dump(Metadata("process_name", process, 0, "name", name)));
+  events_.push_back(Dump(Metadata("process_sort_index", process, 0, "sort_index", position)));
   for (int stream = v1::STREAM_COMPUTE; stream <= v1::STREAM_COLLECTIVE; ++stream) {
-    events_.push_back(Dump(Metadata("thread_name", rank, stream, "name", StreamName(stream))));
-    events_.push_back(Dump(Metadata("thread_sort_index", rank, stream, "sort_index", stream)));
+    events_.push_back(Dump(Metadata("thread_name", process, stream, "name", StreamName(stream))));
+    events_.push_back(Dump(Metadata("thread_sort_index", process, stream, "sort_index", stream)));
+  }
+}
+
+// Slices without arguments are no operations for who reads traces. What takes no time is left out.
+void Trace::AddPlannedBeside(const v1::Plan& plan, int64_t origin_ns) {
+  for (const v1::Program& program : plan.programs()) {
+    const int64_t process = kPlannedProcesses + program.rank();
+    if (IsNew(planned_named_, program.rank()))
+      AddProcess(process, absl::StrCat("rank ", program.rank(), ", planned"),
+                 2 * int64_t{program.rank()} + 1);
+    for (const v1::Instruction& instruction : program.instructions()) {
+      if (instruction.expected_duration_ns() == 0) continue;
+      events_.push_back(Dump({{"ph", "X"},
+                              {"name", NameOf(program, instruction)},
+                              {"cat", "planned"},
+                              {"pid", process},
+                              {"tid", ThreadOf(instruction)},
+                              {"ts", Microseconds(origin_ns + instruction.expected_start_ns())},
+                              {"dur", Microseconds(instruction.expected_duration_ns())}}));
+    }
   }
 }
 

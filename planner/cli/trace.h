@@ -9,6 +9,7 @@
 //   Trace trace;
 //   trace.AddPredicted(plan);                               // what `penstock plan --trace` writes
 //   trace.AddMeasured(plan, times_by_rank);                 // what ranks reported, `penstock up --trace`
+//   trace.AddPlannedBeside(plan, start_ns);                 // what was planned, beside what was measured
 //   PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(path, trace.ToJson()));
 //
 // Format: "Trace Event Format", Google, 2016.
@@ -42,6 +43,10 @@ class Trace {
   void AddMeasured(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank,
                    const v1::CostProfile& profile = {});
 
+  // What the plan expects, from `origin_ns` on, as a process of its own below each rank's: names and times
+  // alone. Who reads operations out of the trace (`penstock diagnose --trace`) does not see it.
+  void AddPlannedBeside(const v1::Plan& plan, int64_t origin_ns);
+
   std::string ToJson() const;
 
  private:
@@ -54,6 +59,8 @@ class Trace {
   void AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
                   const std::vector<InstructionTime>& times);
   void AddNames(const v1::Program& program, const std::string& place);
+  // Of a process: what it is called, and where it stands among the others.
+  void AddProcess(int64_t process, const std::string& name, int64_t position);
   void AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction, const RankLook& look,
                 const InstructionTime& time);
   void AddFlow(const v1::Plan& plan, int rank, const std::string& place, const v1::Instruction& instruction,
@@ -62,8 +69,9 @@ class Trace {
 
   // Finished JSON objects.
   std::vector<std::string> events_;
-  // Ranks that already have names.
+  // Ranks that already have names, and those whose planned processes do.
   std::vector<bool> named_;
+  std::vector<bool> planned_named_;
 };
 
 }  // namespace penstock::cli

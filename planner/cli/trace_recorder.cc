@@ -19,7 +19,8 @@ int64_t EarliestStart(const v1::GetIterationResponse& iteration) {
 
 void TraceRecorder::Add(const v1::GetIterationResponse& iteration) {
   if (iteration.reports().empty()) return;
-  if (!origin_unix_ns_.has_value()) origin_unix_ns_ = EarliestStart(iteration);
+  const int64_t start_unix_ns = EarliestStart(iteration);
+  if (!origin_unix_ns_.has_value()) origin_unix_ns_ = start_unix_ns;
   std::vector<std::vector<InstructionTime>> times(iteration.plan().programs_size());
   for (const v1::ReportIterationRequest& report : iteration.reports()) {
     if (report.rank() >= times.size()) continue;
@@ -31,6 +32,7 @@ void TraceRecorder::Add(const v1::GetIterationResponse& iteration) {
     }
   }
   trace_.AddMeasured(iteration.plan(), times, iteration.profile());
+  trace_.AddPlannedBeside(iteration.plan(), start_unix_ns - *origin_unix_ns_);
 }
 
 absl::Status TraceRecorder::Write(const std::string& path) const {

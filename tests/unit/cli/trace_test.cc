@@ -64,6 +64,34 @@ TEST(Trace, NamesEachRankAndStreamOnce) {
   EXPECT_EQ(names["thread_name"], 16);
 }
 
+TEST(Trace, WhatWasPlannedStandsBelowWhatWasMeasuredWithNamesAndTimesAlone) {
+  const v1::Plan plan = PlanWithTimes();
+  Trace trace;
+  trace.AddMeasured(plan, {{{0, 10'000, 20'000}}});
+  trace.AddPlannedBeside(plan, 10'000);
+  trace.AddPlannedBeside(plan, 50'000);
+  std::map<std::string, int64_t> position_of;
+  std::map<int64_t, std::string> name_of;
+  std::map<int64_t, int> slices;
+  for (const Json& event : EventsOf(trace)) {
+    if (event["name"] == "process_name") name_of[event["pid"]] = event["args"]["name"];
+    if (event["name"] == "process_sort_index")
+      position_of[name_of.at(event["pid"])] = event["args"]["sort_index"];
+    if (event["ph"] != "X" || event["cat"] != "planned") continue;
+    EXPECT_FALSE(event.contains("args")) << event;
+    EXPECT_GE(event["ts"], 10.0);
+    EXPECT_DOUBLE_EQ(event["dur"], 0.5);
+    ++slices[event["pid"]];
+  }
+  ASSERT_EQ(slices.size(), 4u);
+  EXPECT_EQ(slices.begin()->second, 2 * plan.programs(0).instructions_size());
+  EXPECT_EQ(name_of.at(slices.begin()->first), "rank 0, planned");
+  const auto measured = std::ranges::find_if(
+      position_of, [](const auto& named) { return named.first.starts_with("rank 0 ("); });
+  ASSERT_NE(measured, position_of.end());
+  EXPECT_EQ(position_of.at("rank 0, planned"), measured->second + 1);
+}
+
 TEST(Trace, ArrowsLeadFromEachSendToItsRecv) {
   Trace trace;
   trace.AddPredicted(PlanWithTimes());

@@ -161,6 +161,7 @@ TEST_F(TracesTest, OurOwnTraceIsReplayed) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   Trace trace;
   trace.AddMeasured(*plan, TimesOfRanks(*plan));
+  trace.AddPlannedBeside(*plan, 0);
   const auto timeline = ReadChrome(trace.ToJson());
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   EXPECT_EQ(timeline->stages, 4);
