@@ -1,7 +1,9 @@
 // Collects what each iteration of a run really took, for one trace file.
 #pragma once
 
-#include <optional>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,16 +14,29 @@ namespace penstock::cli {
 
 class TraceRecorder {
  public:
-  // Adds an iteration with the reports of its ranks, each placed by the wall clock of its rank. The first one
-  // is the trace's zero.
-  void Add(const v1::GetIterationResponse& iteration);
+  // Bytes of plans and reports that are held: of a long run the last iterations.
+  static constexpr size_t kMostBytes = size_t{256} << 20;
 
-  std::string ToJson() const { return trace_.ToJson(); }
+  explicit TraceRecorder(size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
+
+  // Adds an iteration with the reports of its ranks.
+  void Add(v1::GetIterationResponse iteration);
+
+  // Iterations that are no longer held.
+  uint64_t forgotten() const { return forgotten_; }
+
+  // Ranks are placed by their wall clocks, these by what ranks sent each other where they do not agree
+  // (planner/core/clocks). The first iteration is the trace's zero.
+  std::string ToJson() const;
   absl::Status Write(const std::string& path) const;
+  // What is to be said of the clocks of ranks; empty where they agree.
+  std::string ClockNote() const;
 
  private:
-  Trace trace_;
-  std::optional<int64_t> origin_unix_ns_;
+  const size_t most_bytes_;
+  std::deque<v1::GetIterationResponse> iterations_;
+  size_t bytes_ = 0;
+  uint64_t forgotten_ = 0;
 };
 
 }  // namespace penstock::cli

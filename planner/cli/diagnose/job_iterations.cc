@@ -76,11 +76,11 @@ absl::StatusOr<TraceRecorder> RecordIterations(const JobIterationFlags& flags) {
     v1::GetIterationRequest request;
     request.set_job_id(flags.job);
     request.set_iteration(i);
-    const absl::StatusOr<v1::GetIterationResponse> iteration = client->GetIteration(request);
+    absl::StatusOr<v1::GetIterationResponse> iteration = client->GetIteration(request);
     if (absl::IsOutOfRange(iteration.status())) continue;
     if (!iteration.ok()) return AnnotateError(iteration.status(), absl::StrCat("--job ", flags.job));
     if (iteration->reports().empty()) continue;
-    recorder.Add(*iteration);
+    recorder.Add(*std::move(iteration));
     ++held;
   }
   if (held > 0) return recorder;

@@ -23,6 +23,11 @@ absl::Status RunTrace(const TraceFlags& flags) {
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(flags.out), "--out"));
   PENSTOCK_ASSIGN_OR_RETURN(const TraceRecorder recorder, RecordIterations(flags.iterations));
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(recorder.Write(flags.out), "--out"));
+  if (const std::string note = recorder.ClockNote(); !note.empty()) std::cout << note << "\n";
+  if (recorder.forgotten() > 0) {
+    std::cout << "the first " << recorder.forgotten()
+              << " of these iterations are left out: a trace holds as much as can be looked at\n";
+  }
   std::cout << "wrote " << flags.out << ": open it in ui.perfetto.dev, or penstock diagnose --trace "
             << flags.out << "\n";
   return absl::OkStatus();

@@ -17,6 +17,7 @@
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/cli/diagnose/planned_times.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::cli {
@@ -129,25 +130,6 @@ TEST_F(TracesTest, WhatIsWrongInAChromeTraceIsNamedWithItsEvent) {
           .status()
           .message(),
       HasSubstr("; must be a whole number"));
-}
-
-// As ranks see a plan that runs as foreseen: an instruction begins when its stream is free and its deps have
-// ended, a transfer also when the other rank is not there yet.
-std::vector<std::vector<InstructionTime>> TimesOfRanks(const v1::Plan& plan) {
-  std::vector<std::vector<InstructionTime>> times(plan.programs_size());
-  for (int rank = 0; rank < plan.programs_size(); ++rank) {
-    std::map<int, int64_t> stream_ns;
-    std::vector<int64_t> ends;
-    for (const v1::Instruction& instruction : plan.programs(rank).instructions()) {
-      int64_t start = stream_ns[instruction.stream()];
-      for (const uint32_t dep : instruction.deps()) start = std::max(start, ends[dep]);
-      const int64_t end = instruction.expected_start_ns() + instruction.expected_duration_ns();
-      times[rank].push_back({instruction.id(), start, end - start});
-      stream_ns[instruction.stream()] = end;
-      ends.push_back(end);
-    }
-  }
-  return times;
 }
 
 // Our own trace says what every instruction is, and what was foreseen for it.
