@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/median/median.h"
 #include "common/ratio/ratio.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/advise/present_way.h"
@@ -48,13 +49,6 @@ std::vector<TriedWay> Distinct(const TriedWay& present, const std::vector<OtherW
   distinct.insert(distinct.end(), alike.begin(), alike.end());
   distinct.resize(std::min(distinct.size(), count));
   return distinct;
-}
-
-double MedianOf(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 nlohmann::ordered_json TrialJson(const TriedWay& tried) {
@@ -116,9 +110,9 @@ void AutoTune::Take(const std::vector<v1::IterationSummary>& iterations) {
   TriedWay& tried = tried_[current_];
   tried.iterations = ratios.size();
   if (ratios.empty()) return TakeFailure("too few of its iterations were done");
-  tried.planned_then_ms = MedianOf(planned);
-  tried.measured_ms = MedianOf(measured);
-  tried.measured_by_planned = MedianOf(ratios);
+  tried.planned_then_ms = UpperMedian(planned);
+  tried.measured_ms = UpperMedian(measured);
+  tried.measured_by_planned = UpperMedian(ratios);
 }
 
 void AutoTune::TakeFailure(const std::string& why) { tried_[current_].failure = why; }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/median/median.h"
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/durations.h"
 #include "planner/core/calibrate/find_slow_ranks.h"
@@ -157,7 +158,7 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   const v1::CostProfile& base = planner.spec().profile();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> missing,
                             RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
-  factors.all = std::clamp(MedianOf(&missing), 1 / kMostMissing, kMostMissing);
+  factors.all = std::clamp(UpperMedian(missing), 1 / kMostMissing, kMostMissing);
   Calibration result;
   result.profile = ReviseProfile(base, job.architecture, factors);
   result.profile.set_version(in_effect.version() + 1);

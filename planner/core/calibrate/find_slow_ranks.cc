@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "common/median/median.h"
 #include "planner/core/calibrate/foretold_pass.h"
 
 namespace penstock::core {
@@ -40,14 +41,6 @@ double WeightedMedian(std::vector<Ratio> ratios) {
   return 0;
 }
 
-// The lower one of two: where there are two groups, the slower one is the slow one.
-double LowerMedian(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // What a rank of each position takes that is not slow, of the medians of groups by their first ranks; 0:
 // unknown. Ranks are compared with those of the same position, which run the same layers, and a position with
 // all others where it is far off.
@@ -60,12 +53,13 @@ std::vector<double> UsualOfPositions(const Topology& topology, const std::vector
       const double median = medians[topology.RankAt(replica, position)];
       if (median > 0) peers.push_back(median);
     }
-    usual.push_back(LowerMedian(std::move(peers)));
+    usual.push_back(LowerMedian(peers));
   }
   if (peers_alone && topology.replicas() > 1) return usual;
   std::vector<double> known;
   std::copy_if(usual.begin(), usual.end(), std::back_inserter(known), [](double value) { return value > 0; });
-  const double of_all = LowerMedian(std::move(known));
+  // Where there are two groups, the slower one is the slow one.
+  const double of_all = LowerMedian(known);
   for (double& value : usual) {
     if (value > kSlowPosition * of_all) value = of_all;
   }

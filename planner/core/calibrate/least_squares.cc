@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "common/median/median.h"
+
 namespace penstock::core {
 namespace {
 
@@ -62,7 +64,7 @@ class RelativeRows {
       weights_.push_back(foreseen / total);
     }
     std::vector<double> ratios = ratios_;
-    usual_ = MedianOf(&ratios);
+    usual_ = UpperMedian(ratios);
     outlier_.assign(ratios_.size(), 1);
   }
 
@@ -92,7 +94,7 @@ class RelativeRows {
       residuals.push_back(std::abs(ratios_[row] - fitted));
     }
     std::vector<double> sorted = residuals;
-    const double median = MedianOf(&sorted);
+    const double median = UpperMedian(sorted);
     SetRidge(kDeviationPerMedian * median);
     const double far = std::max(kOutlierMedians * median, 1e-9);
     for (size_t row = 0; row < residuals.size(); ++row)
@@ -119,13 +121,6 @@ class RelativeRows {
 };
 
 }  // namespace
-
-double MedianOf(std::vector<double>* values) {
-  if (values->empty()) return 0;
-  const auto middle = values->begin() + static_cast<std::ptrdiff_t>(values->size() / 2);
-  std::nth_element(values->begin(), middle, values->end());
-  return *middle;
-}
 
 std::vector<double> FitFactors(absl::Span<const FitRow> rows, size_t columns) {
   if (rows.empty()) return std::vector<double>(columns, 1.0);

@@ -21,7 +21,4 @@ struct FitRow {
 // `columns` parts each and foresee more than 0.
 std::vector<double> FitFactors(absl::Span<const FitRow> rows, size_t columns);
 
-// Of values, which are reordered; 0 without any.
-double MedianOf(std::vector<double>* values);
-
 }  // namespace penstock::core

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/median/median.h"
+
 namespace penstock::core {
 namespace {
 
@@ -105,10 +107,7 @@ double MedianSlope(const std::vector<std::pair<double, double>>& points) {
       if (apart > 0) slopes.push_back((points[j].second - points[i].second) / apart);
     }
   }
-  if (slopes.empty()) return 0;
-  const auto middle = slopes.begin() + static_cast<std::ptrdiff_t>(slopes.size() / 2);
-  std::ranges::nth_element(slopes, middle);
-  return *middle;
+  return UpperMedian(slopes);
 }
 
 // Of each iteration from those around it: the median of the slopes of all pairs (Theil 1950, Sen 1968).

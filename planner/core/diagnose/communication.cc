@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "common/median/median.h"
+
 namespace penstock::core {
 namespace {
 
@@ -15,13 +17,6 @@ constexpr double kBeside = 0.5;
 constexpr int64_t kOneIn = 50;
 // Ranks wait for each other when that leaves less than this share of the differences between their times.
 constexpr double kExplained = 0.5;
-
-int64_t MedianOf(std::vector<int64_t>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 int64_t GroupIn(Scope scope, const TimelinePlace& place, int32_t rank) {
   switch (scope) {
@@ -136,7 +131,7 @@ void Communication::MeasureClocks(const Timeline& timeline) {
           std::abs(step.operations[transfer.sender].end_ns() - step.operations[transfer.receiver].end_ns()));
     }
   }
-  clock_noise_ns_ = MedianOf(apart);
+  clock_noise_ns_ = UpperMedian(apart);
 }
 
 // Ranks of a stage take as long as each other once the last one that they wait for has come. The scope for
@@ -161,7 +156,7 @@ Scope Communication::ScopeOf(const Timeline& timeline, int32_t name) const {
     }
     double sum = 0;
     for (auto& [stage, values] : times) {
-      const int64_t median = MedianOf(values);
+      const int64_t median = UpperMedian(values);
       for (const int64_t value : values) sum += static_cast<double>(std::abs(value - median));
     }
     return sum;

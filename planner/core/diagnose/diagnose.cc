@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/median/median.h"
 #include "common/status/status_macros.h"
 #include "planner/core/diagnose/communication.h"
 #include "planner/core/diagnose/pass_times.h"
@@ -30,13 +31,6 @@ constexpr double kStalledDeviations = 6;
 // Half of a normal distribution lies within 0.6745 deviations: spread work is told from noise by twice the
 // noise.
 constexpr double kWorkBeyondNoise = 2;
-
-double MedianOf(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // What an activity takes instead; by step and activity.
 using Mend = std::function<double(size_t step, size_t activity, double duration_ns)>;
@@ -138,9 +132,9 @@ class Diagnoser {
         links[LinkOf(step, i)].push_back(duration / ForeseenNs(step, i));
       }
     });
-    for (auto& [key, values] : hosts) usual_host_ns_[key] = MedianOf(values);
-    for (auto& [key, values] : names) usual_transfer_[key] = MedianOf(values);
-    for (auto& [key, values] : links) usual_link_[key] = MedianOf(values);
+    for (auto& [key, values] : hosts) usual_host_ns_[key] = UpperMedian(values);
+    for (auto& [key, values] : names) usual_transfer_[key] = UpperMedian(values);
+    for (auto& [key, values] : links) usual_link_[key] = UpperMedian(values);
   }
 
   double UsualHostNs(size_t step, size_t activity) const {
@@ -170,7 +164,7 @@ class Diagnoser {
       for (auto& [name, values] : alike) {
         double sum = 0;
         for (const double value : values) sum += value;
-        usual[name] = {sum / static_cast<double>(values.size()), MedianOf(values)};
+        usual[name] = {sum / static_cast<double>(values.size()), UpperMedian(values)};
       }
       for (size_t i = 0; i < graphs_[step].activities.size(); ++i)
         ideal[step].push_back(IdealNs(step, i, usual[key(i)]));

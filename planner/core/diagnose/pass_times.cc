@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "common/median/median.h"
+
 namespace penstock::core {
 namespace {
 
@@ -27,21 +29,13 @@ constexpr int kPolishRounds = 8;
 // More slow ranks than one in so many are the usual ones.
 constexpr int kRanksPerSlowOne = 3;
 
-// The lower one of the two in the middle: of two ranks the fast one is usual.
-double LowerMedian(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double Deviation(std::vector<double> values) {
   const double center = LowerMedian(values);
   for (double& value : values) value = std::abs(value - center);
   return kDeviationPerMedian * LowerMedian(values);
 }
 
-// The mean of two; of more the median, which one slow rank does not move.
+// The mean of two; of more the median (the lower one: of two groups the fast one is usual), which one slow rank does not move.
 double MedianOfRanks(const std::map<int32_t, double>& of_ranks) {
   std::vector<double> values;
   double sum = 0;
