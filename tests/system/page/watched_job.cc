@@ -26,6 +26,9 @@ constexpr uint32_t kReplicas = 16;
 constexpr uint32_t kRanks = kStages * kReplicas;
 constexpr uint64_t kFirstIncarnation = 1000;
 constexpr uint32_t kSamples = 320;
+// Every so many iterations one has a validation, of so many samples.
+constexpr uint64_t kValidatedEvery = 4;
+constexpr uint32_t kValidationSamples = 32;
 
 class WatchedJob {
  public:
@@ -40,6 +43,7 @@ class WatchedJob {
   absl::Status Register();
   // Many short samples and a few long ones, others in each iteration.
   v1::Batch BatchOf(uint64_t iteration);
+  void AddSamples(uint64_t first, uint32_t count, v1::Batch& batch);
   absl::Status Report(const v1::StreamProgramsResponse& program, uint32_t rank);
 
   PlannerClient client_;
@@ -48,15 +52,22 @@ class WatchedJob {
   std::mt19937_64 random_{7};
 };
 
-v1::Batch WatchedJob::BatchOf(uint64_t iteration) {
+void WatchedJob::AddSamples(uint64_t first, uint32_t count, v1::Batch& batch) {
   std::lognormal_distribution<double> length(5.0, 1.0);
-  v1::Batch batch;
-  batch.set_iteration(iteration);
-  for (uint32_t i = 0; i < kSamples; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     v1::Sample* sample = batch.add_samples();
-    sample->set_sample_id(iteration * kSamples + i);
+    sample->set_sample_id(first + i);
     sample->set_target_tokens(static_cast<uint32_t>(std::min(8.0 + length(random_), 500.0)));
   }
+}
+
+v1::Batch WatchedJob::BatchOf(uint64_t iteration) {
+  v1::Batch batch;
+  batch.set_iteration(iteration);
+  AddSamples(iteration * kSamples, kSamples, batch);
+  if (iteration % kValidatedEvery != 0) return batch;
+  batch.mutable_validation()->set_iteration(iteration);
+  AddSamples(0, kValidationSamples, *batch.mutable_validation());
   return batch;
 }
 
@@ -115,6 +126,15 @@ absl::Status WatchedJob::Report(const v1::StreamProgramsResponse& program, uint3
   report.set_iteration(program.iteration());
   report.set_loss(rank == 0 ? 2.0 + 4.0 / static_cast<double>(program.iteration() + 1) : 0);
   report.set_gradient_norm(0.8);
+  if (rank == 0) {
+    v1::PartNorm* const part = report.add_part_norms();
+    part->set_part(v1::MODEL_PART_ATTENTION);
+    part->set_norm(0.8);
+  }
+  if (program.has_validation()) {
+    report.mutable_validation()->set_loss(rank == 0 ? 3 : 0);
+    report.mutable_validation()->set_duration_ns(1'000'000);
+  }
   const double slower = slowdown(random_);
   for (const v1::Instruction& instruction : program.program().instructions()) {
     v1::MeasuredInstruction* measured = report.add_instructions();
