@@ -12,5 +12,11 @@ TEST(Crc32, IsTheOneOfGzip) {
 
 TEST(Crc32, GoesOnFromAnEarlierPart) { EXPECT_EQ(Crc32("6789", Crc32("12345")), Crc32("123456789")); }
 
+// Also of one that has no bytes anywhere.
+TEST(Crc32, AnEmptyPartChangesNothing) {
+  EXPECT_EQ(Crc32("", Crc32("12345")), Crc32("12345"));
+  EXPECT_EQ(Crc32(absl::string_view(), Crc32("12345")), Crc32("12345"));
+}
+
 }  // namespace
 }  // namespace penstock
