@@ -1,56 +1,62 @@
 // A file of a dataset under construction: what is written is aside until it is put in place.
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(PartialFile file, PartialFile::CreateFor("data/train.bin", ".partial"));
+//   PENSTOCK_RETURN_IF_ERROR(file.Write(tokens.data(), tokens.size()));
+//   const FileMark mark = file.mark();                        // and, once it is on disk: file.Sync()
+//   ...
+//   PENSTOCK_RETURN_IF_ERROR(file.MoveIntoPlace());
+//
+// Another process may go on at a mark with OpenAt.
 #pragma once
 
-#include <unistd.h>
-
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/dataset/system_error.h"
-#include "common/files/files.h"
-#include "common/status/status_macros.h"
 
 namespace penstock {
 
-// Removed with its scope unless it was put in place. Possible errors of all methods: those of the file
-// system, naming the path.
+// So much of a file, and what is in it.
+struct FileMark {
+  uint64_t bytes = 0;
+  uint32_t crc32 = 0;
+
+  bool operator==(const FileMark&) const = default;
+};
+
+// Makes the folder that the file is to be in, where it is missing. Possible errors: those of the file system.
+absl::Status MakeFolderOf(const std::string& path);
+
+// Removed with its scope unless it was put in place, or is kept. Written at its end alone. Possible errors of
+// all methods: those of the file system, naming the path.
 class PartialFile {
  public:
   // Aside from what is to become `final_path`, and beside the file that it links to if it is a link.
-  static absl::StatusOr<PartialFile> CreateFor(const std::string& final_path, const char* extension) {
-    PENSTOCK_ASSIGN_OR_RETURN(std::string target, FileToReplace(final_path));
-    std::string path = absl::StrCat(target, extension);
-    std::FILE* stream = std::fopen(path.c_str(), "w+be");
-    if (stream == nullptr) return SystemError("create", path);
-    return PartialFile(std::move(path), std::move(target), stream);
-  }
+  static absl::StatusOr<PartialFile> CreateFor(const std::string& final_path, const char* extension);
 
-  PartialFile(PartialFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        target_(std::move(other.target_)),
-        stream_(std::exchange(other.stream_, nullptr)) {}
-  PartialFile& operator=(PartialFile&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(target_, other.target_);
-    std::swap(stream_, other.stream_);
-    return *this;
-  }
-  ~PartialFile() {
-    if (stream_ == nullptr) return;
-    std::fclose(stream_);
-    std::remove(path_.c_str());
-  }
+  // What another process has left, up to a mark; what is behind it is cut off. Kept. Possible errors:
+  // NOT_FOUND, DATA_LOSS (it is shorter, or holds other bytes).
+  static absl::StatusOr<PartialFile> OpenAt(const std::string& final_path, const char* extension,
+                                            const FileMark& mark);
+
+  // Removes what another process has left under that name; fine where nothing is.
+  static absl::Status Remove(const std::string& final_path, const char* extension);
+
+  PartialFile(PartialFile&& other) noexcept;
+  PartialFile& operator=(PartialFile&& other) noexcept;
+  ~PartialFile();
 
   template <typename T>
   absl::Status Write(const T* values, size_t count) {
-    if (std::fwrite(values, sizeof(T), count, stream_) != count) return SystemError("write", path_);
-    return absl::OkStatus();
+    return WriteBytes({reinterpret_cast<const char*>(values), count * sizeof(T)});
   }
 
+  // From where Rewind or the Read before has left off. Fewer than `count` at the end.
   template <typename T>
   absl::StatusOr<size_t> Read(T* values, size_t count) {
     const size_t read = std::fread(values, sizeof(T), count, stream_);
@@ -58,27 +64,38 @@ class PartialFile {
     return read;
   }
 
-  void Rewind() { std::rewind(stream_); }
+  void Rewind() {
+    std::rewind(stream_);
+    moved_ = true;
+  }
+
+  // All that was written.
+  const FileMark& mark() const { return mark_; }
 
   // Everything is on disk when this returns.
-  absl::Status Sync() {
-    if (std::fflush(stream_) != 0 || fsync(fileno(stream_)) != 0) return SystemError("write", path_);
-    return absl::OkStatus();
-  }
+  absl::Status Sync();
+  absl::Status MoveIntoPlace();
 
-  absl::Status MoveIntoPlace() {
-    if (std::rename(path_.c_str(), target_.c_str()) != 0) return SystemError("rename to", target_);
-    std::fclose(std::exchange(stream_, nullptr));
-    return absl::OkStatus();
-  }
+  // Closed and removed, kept or not. Nothing else may be called after it.
+  void Discard();
+
+  // From now on it stays when its scope ends.
+  void Keep() { kept_ = true; }
 
  private:
   PartialFile(std::string path, std::string target, std::FILE* stream)
       : path_(std::move(path)), target_(std::move(target)), stream_(stream) {}
 
+  absl::Status WriteBytes(absl::string_view bytes);
+
   std::string path_;
   std::string target_;
   std::FILE* stream_ = nullptr;
+  FileMark mark_;
+  FileMark synced_;
+  // Since the last Write by reading.
+  bool moved_ = false;
+  bool kept_ = false;
 };
 
 }  // namespace penstock
