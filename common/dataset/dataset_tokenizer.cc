@@ -24,6 +24,10 @@ constexpr const char* kText =
     "🙂\n"
     "<s>[INST]</s><|endoftext|><|im_start|>user<|eot_id|>";
 
+constexpr const char* kConversation =
+    R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"},)"
+    R"( {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Bye"}])";
+
 struct TokenizerRecord {
   std::string dataset;
   uint32_t vocab = 0;
@@ -62,6 +66,17 @@ std::optional<TokenizerRecord> ReadRecord(const PlacedDataset& placed) {
 }
 
 }  // namespace
+
+std::string TokenizerFingerprint(TextTokenizer& tokenizer) {
+  const TokenizerInfo& info = tokenizer.info();
+  std::string text = absl::StrCat(info.vocab, ";", info.end, ";", absl::StrJoin(info.prefix, ","), ";",
+                                  absl::StrJoin(info.suffix, ","), ";");
+  const absl::StatusOr<std::vector<int32_t>> tokens = tokenizer.Encode(kText);
+  absl::StrAppend(&text, tokens.ok() ? absl::StrJoin(*tokens, ",") : tokens.status().ToString(), ";");
+  const absl::StatusOr<std::string> chat = tokenizer.Render(kConversation, /*add_generation_prompt=*/true);
+  absl::StrAppend(&text, chat.ok() ? *chat : chat.status().ToString());
+  return absl::BytesToHexString(Sha256(text));
+}
 
 absl::Status RecordTokenizer(const std::string& prefix, TextTokenizer* tokenizer) {
   if (tokenizer == nullptr) return Remove(RecordFile(prefix));

@@ -22,6 +22,10 @@ namespace penstock {
 // leaves no record.
 absl::Status RecordTokenizer(const std::string& prefix, TextTokenizer* tokenizer);
 
+// Tells tokenizers apart, as above, and their chat templates by what they make of a conversation. Of those of
+// one process after the other: an import that goes on must have the same.
+std::string TokenizerFingerprint(TextTokenizer& tokenizer);
+
 // A dataset and where it is.
 struct PlacedDataset {
   std::string prefix;

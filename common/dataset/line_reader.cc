@@ -35,6 +35,11 @@ LineReader::~LineReader() {
   if (file_ != nullptr) gzclose(file_);
 }
 
+uint64_t LineReader::bytes_read() const {
+  const z_off_t offset = gzoffset(file_);
+  return offset < 0 ? 0 : static_cast<uint64_t>(offset);
+}
+
 absl::StatusOr<bool> LineReader::Fill() {
   buffer_.resize(kBufferBytes);
   position_ = 0;

@@ -35,6 +35,8 @@ class LineReader {
 
   // Of the line that Next gave last, from 1.
   uint64_t line_number() const { return line_number_; }
+  // Of the file, as it is stored, so far.
+  uint64_t bytes_read() const;
 
  private:
   LineReader(std::string path, gzFile_s* file) : path_(std::move(path)), file_(file) {}

@@ -1,10 +1,15 @@
 // `penstock dataset` as a user runs it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/process/child_process.h"
 #include "tests/integration/cli/penstock_process.h"
 
 namespace penstock {
@@ -74,6 +79,59 @@ TEST_F(DatasetCommands, ImportNamesTheLineThatIsWrongAndLeavesNothing) {
   EXPECT_THAT(ended.errors, AllOf(HasSubstr("bad.jsonl', line 2: token -1 is negative"),
                                   HasSubstr("penstock dataset import")));
   EXPECT_TRUE(std::filesystem::is_empty(Path("data")));
+}
+
+// Somewhere in its first file, or before its second one, from which nothing ever comes.
+TEST_F(DatasetCommands, AnImportThatIsKilledGoesOnWithTheSameCommand) {
+  std::string lines;
+  for (int i = 0; i < 20000; ++i) absl::StrAppend(&lines, "{\"tokens\": [", i, ", ", 2 * i, "]}\n");
+  const std::string first = penstock_.folder().Write("a.jsonl", lines);
+  const std::string second = Path("b.jsonl");
+  ASSERT_EQ(mkfifo(second.c_str(), 0600), 0);
+  const std::vector<std::string> files = {first, second, "--save-every-seconds", "0"};
+  ChildOptions killed = {.arguments = {PENSTOCK_BINARY, "dataset", "import", "--out", Path("data/d")},
+                         .log_path = Path("killed.log")};
+  killed.arguments.insert(killed.arguments.end(), files.begin(), files.end());
+  auto import = ChildProcess::Start(killed);
+  ASSERT_TRUE(import.ok()) << import.status();
+  const absl::Time deadline = absl::Now() + absl::Seconds(kSanitized ? 120 : 30);
+  while (!std::filesystem::exists(Path("data/d.import.json"))) {
+    ASSERT_LT(absl::Now(), deadline) << penstock_.folder().Read("killed.log");
+    ASSERT_FALSE((*import)->WaitFor(absl::Milliseconds(5)).has_value())
+        << penstock_.folder().Read("killed.log");
+  }
+  (*import)->Signal(SIGKILL);
+  ASSERT_TRUE((*import)->WaitFor(absl::Seconds(30)).has_value());
+
+  std::filesystem::remove(second);
+  penstock_.folder().Write("b.jsonl", "{\"tokens\": [7]}\n");
+  const Ended again = Import(files);
+  EXPECT_EQ(again.code, 0) << again.errors;
+  EXPECT_THAT(again.errors,
+              AllOf(HasSubstr("penstock dataset import: goes on"), HasSubstr(" samples are there")));
+  EXPECT_THAT(again.output, HasSubstr("imported 20001 samples"));
+  ASSERT_EQ(penstock_.Run({"dataset", "import", "--out", Path("data/e"), first, second}).code, 0);
+  for (const char* extension : {".bin", ".idx"}) {
+    EXPECT_TRUE(penstock_.folder().Read(absl::StrCat("data/d", extension)) ==
+                penstock_.folder().Read(absl::StrCat("data/e", extension)))
+        << extension;
+  }
+  size_t left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(Path("data"))) left += entry.exists() ? 1 : 0;
+  EXPECT_EQ(left, 4u);
+}
+
+TEST_F(DatasetCommands, AnImportSaysWhyItBeginsAnew) {
+  const std::string good = penstock_.folder().Write("good.jsonl", "{\"tokens\": [1]}\n");
+  const std::string bad = penstock_.folder().Write("bad.jsonl", "{\"tokens\": [-1]}\n");
+  const Ended ended = Import({good, bad, "--save-every-seconds", "0"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.errors, HasSubstr("the same command goes on there"));
+  penstock_.folder().Write("bad.jsonl", "{\"tokens\": [2]}\n");
+  const Ended other = Import({good, bad, "--vocab", "9"});
+  EXPECT_EQ(other.code, 0) << other.errors;
+  EXPECT_THAT(other.errors,
+              HasSubstr("begins anew, not where the import before it ended: its --vocab was different"));
 }
 
 TEST_F(DatasetCommands, ATruncatedDatasetIsRefusedWithTheOffset) {

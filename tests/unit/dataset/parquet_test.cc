@@ -68,6 +68,30 @@ TEST(ParquetTest, AFolderOfShardsIsImportedInOrder) {
   EXPECT_THAT(*dataset->TargetWeights(3), ElementsAre(0.5F, 0));
 }
 
+TEST(ParquetTest, AnImportOfShardsGoesOnBehindThoseThatAreRead) {
+  const TemporaryFolder folder;
+  folder.Write("shards/1.parquet", "PAR1 and so on");
+  std::filesystem::copy_file(Golden("tokens.parquet"), folder.Path("shards/0.parquet"));
+  ImportOptions options;
+  options.parquet_program = PENSTOCK_PARQUET;
+  options.save_every = absl::ZeroDuration();
+  std::string goes_on_at;
+  options.earlier = [&](const EarlierImport& earlier) { goes_on_at = earlier.file; };
+  const auto import = [&] { return ImportDataset({folder.Path("shards")}, folder.Path("out"), options); };
+  EXPECT_THAT(std::string(import().status().message()),
+              AllOf(HasSubstr("1.parquet', behind row 0"), HasSubstr("the same command goes on there")));
+  std::filesystem::copy_file(Golden("tokens.parquet"), folder.Path("shards/1.parquet"),
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto summary = import();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(goes_on_at, folder.Path("shards/1.parquet"));
+  EXPECT_EQ(summary->samples, 6u);
+  EXPECT_EQ(summary->files, 2u);
+  const auto dataset = *IndexedDataset::Open(folder.Path("out"));
+  EXPECT_EQ(dataset->size(), 6u);
+  EXPECT_THAT(*dataset->TargetWeights(3), ElementsAre(0.5F, 0));
+}
+
 TEST(ParquetTest, ConversationsAreLearntWithATokenizer) {
   const TemporaryFolder folder;
   FakeTokenizer tokenizer;
