@@ -9,6 +9,7 @@
 //          34   lengths of sequences, tokens    int32[S]
 //    34 + 4 S   offsets of sequences in .bin    int64[S]
 //   34 + 12 S   first sequence of each document int64[D]   (the last is S)
+//   behind it, of multimodal datasets alone: a mode of each sequence, int8[S]
 #pragma once
 
 #include <bit>
@@ -28,8 +29,11 @@ inline constexpr size_t kSequencesOffset = 18;
 inline constexpr size_t kDocumentsOffset = 26;
 inline constexpr size_t kHeaderBytes = 34;
 
-// Of the documented codes (1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float64, 7 float32, 8 uint16) those
-// that Penstock reads.
+// Names of the documented codes, from 1.
+inline constexpr const char* kTypeNames[] = {"uint8", "int8",    "int16",   "int32",
+                                             "int64", "float64", "float32", "uint16"};
+
+// Of them those that Penstock reads.
 enum class TokenType : uint8_t { kInt32 = 4, kUint16 = 8 };
 
 inline size_t BytesOf(TokenType type) { return type == TokenType::kUint16 ? 2 : 4; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -26,6 +27,14 @@ absl::Status Broken(const DataFile& file, uint64_t offset, const std::string& fo
                     const std::string& expected) {
   return absl::InvalidArgumentError(
       absl::StrCat("'", file.path(), "', offset ", offset, ": found ", found, ", expected ", expected));
+}
+
+// "dtype code 5 (int64)".
+std::string TypeText(TokenType type) {
+  const auto code = static_cast<size_t>(type);
+  const std::string text = absl::StrCat("dtype code ", code);
+  if (code < 1 || code > std::size(index_format::kTypeNames)) return text;
+  return absl::StrCat(text, " (", index_format::kTypeNames[code - 1], ")");
 }
 
 // A number at any alignment.
@@ -109,8 +118,10 @@ absl::Status Index::ReadHeader() {
                   absl::StrCat("version ", index_format::kVersion));
   type_ = static_cast<TokenType>(Load<uint8_t>(header + index_format::kDtypeOffset));
   if (type_ != TokenType::kInt32 && type_ != TokenType::kUint16)
-    return Broken(*file_, index_format::kDtypeOffset, absl::StrCat("dtype code ", static_cast<int>(type_)),
-                  "4 (int32) or 8 (uint16)");
+    return Broken(
+        *file_, index_format::kDtypeOffset, TypeText(type_),
+        "4 (int32) or 8 (uint16): write the dataset again with one of them, or import its tokens as "
+        "JSON lines");
   sequences_ = Load<uint64_t>(header + index_format::kSequencesOffset);
   document_indices_ = Load<uint64_t>(header + index_format::kDocumentsOffset);
   return CheckSize();
@@ -126,6 +137,9 @@ absl::Status Index::CheckSize() const {
     return Broken(*file_, index_format::kDocumentsOffset,
                   absl::StrCat(document_indices_, " document indices"), absl::StrCat("from 1 to ", kMost));
   const uint64_t expected = DocumentOffset(document_indices_);
+  if (sequences_ > 0 && file_->size() == expected + sequences_)
+    return Broken(*file_, expected, "a mode for each sequence, as multimodal datasets have",
+                  "the end of the file: a dataset of text alone");
   if (file_->size() != expected)
     return Broken(*file_, file_->size(), "the end of the file",
                   absl::StrCat("it at ", expected, " for ", sequences_, " sequences and ", document_indices_,
@@ -186,8 +200,10 @@ absl::Status Index::AddDocument(uint64_t document, const std::vector<uint32_t>& 
     return Broken(*file_, DocumentOffset(document + 1), absl::StrCat("document index ", next),
                   absl::StrCat("at most ", sequences_, ", the number of sequences"));
   if (next != first + 1 && next != first + 2)
-    return Broken(*file_, DocumentOffset(document + 1), absl::StrCat("document index ", next),
-                  absl::StrCat(first + 1, " or ", first + 2, ": a document has 1 or 2 sequences"));
+    return Broken(
+        *file_, DocumentOffset(document + 1), absl::StrCat("document index ", next),
+        absl::StrCat(first + 1, " or ", first + 2, ": a document has 1 or 2 sequences",
+                     next > first + 2 ? ", and no sentences (preprocess without --split-sentences)" : ""));
   SampleLength length = {.input = 0, .target = tokens[next - 1]};
   if (next == first + 2) length.input = tokens[first];
   const uint64_t sum = uint64_t{length.input} + length.target;

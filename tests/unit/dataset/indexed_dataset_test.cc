@@ -150,6 +150,28 @@ TEST_F(IndexedDatasetTest, RefusesAnUnknownDtype) {
   ExpectRefused(index.Bytes(), "17", "dtype code 6", "4 (int32) or 8 (uint16)");
 }
 
+// Megatron-LM's writer takes any of NumPy's.
+TEST_F(IndexedDatasetTest, NamesTheDtypeThatIsNotRead) {
+  Index index;
+  index.dtype = 5;
+  ExpectRefused(index.Bytes(), "17", "dtype code 5 (int64)",
+                "4 (int32) or 8 (uint16): write the dataset again");
+  index.dtype = 200;
+  ExpectRefused(index.Bytes(), "17", "dtype code 200,", "4 (int32)");
+}
+
+TEST_F(IndexedDatasetTest, SaysThatADatasetIsMultimodal) {
+  ExpectRefused(Index().Bytes() + std::string(3, '\1'), "94", "a mode for each sequence, as multimodal",
+                "the end of the file: a dataset of text alone");
+}
+
+TEST_F(IndexedDatasetTest, SaysThatDocumentsAreOfSentences) {
+  Index index;
+  index.documents = {0, 3, 3};
+  ExpectRefused(index.Bytes(), "78", "document index 3",
+                "1 or 2: a document has 1 or 2 sequences, and no sentences");
+}
+
 TEST_F(IndexedDatasetTest, RefusesHugeCounts) {
   Index index;
   index.sequences = ~uint64_t{0} / 12;
