@@ -97,7 +97,9 @@ absl::Status FinishDatasets(const std::string& prefix, const ImportOptions& opti
 absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& paths, const std::string& prefix,
                                             const ImportOptions& options) {
   const std::string validation_prefix = options.validation_share > 0 ? options.validation_prefix : "";
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<ImportFile> files, ListImportFiles(paths, options.format));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<ImportFile> files, ListImportFiles(paths, options.format));
+  LeaveOutUnfinished(prefix, files);
+  if (!validation_prefix.empty()) LeaveOutUnfinished(validation_prefix, files);
   // Before the writers, so that it is given back after them.
   PENSTOCK_ASSIGN_OR_RETURN(const ImportLocks locks, TakeLocks(prefix, validation_prefix));
   const ImportShape shape = ShapeOf(options);

@@ -89,6 +89,19 @@ absl::StatusOr<std::vector<ImportFile>> ListImportFiles(const std::vector<std::s
   return files;
 }
 
+void LeaveOutUnfinished(const std::string& prefix, std::vector<ImportFile>& files) {
+  const auto whole = [](const std::string& path) {
+    std::error_code ignored;
+    return fs::absolute(path, ignored).lexically_normal().string();
+  };
+  const std::string beginning = absl::StrCat(whole(prefix), ".");
+  std::erase_if(files, [&](const ImportFile& file) {
+    const std::string path = whole(file.path);
+    return absl::StartsWith(path, absl::StrCat(beginning, "import.")) ||
+           (absl::StartsWith(path, beginning) && absl::EndsWith(path, ".partial"));
+  });
+}
+
 bool IsUnchanged(const ImportFile& before, const ImportFile& now) { return before == now && before.regular; }
 
 }  // namespace penstock

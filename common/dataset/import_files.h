@@ -40,6 +40,10 @@ struct ImportFile {
 absl::StatusOr<std::vector<ImportFile>> ListImportFiles(const std::vector<std::string>& paths,
                                                         ImportFormat format);
 
+// Takes out what an import that was interrupted has left of PREFIX: it may stand in a folder that is
+// imported.
+void LeaveOutUnfinished(const std::string& prefix, std::vector<ImportFile>& files);
+
 // Whether a file is the same as before, as far as its name, size and time tell.
 bool IsUnchanged(const ImportFile& before, const ImportFile& now);
 

@@ -53,12 +53,22 @@ absl::Status OpenWriters(const std::string& prefix, const ImportOptions& options
   return absl::OkStatus();
 }
 
-// Goes on at one of the state's marks. FAILED_PRECONDITION: why that cannot be.
-absl::StatusOr<ImportStart> GoOn(const std::string& prefix, const ImportOptions& options,
-                                 const ImportState& state, const ImportShape& shape,
-                                 const std::vector<ImportFile>& files) {
-  std::string why = ShapeDifference(state.shape, shape);
-  if (!why.empty()) return absl::FailedPreconditionError(why);
+// Whether an error says that a part is not there, or is not what it was; others pass.
+bool IsGone(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsDataLoss(status); }
+
+// Where an import goes on, or why it does not.
+struct GoingOn {
+  std::optional<ImportStart> start;
+  std::string why_not;
+};
+
+// At one of the state's marks. Possible errors: those of IndexedDatasetWriter::OpenAt that may pass.
+absl::StatusOr<GoingOn> GoOn(const std::string& prefix, const ImportOptions& options,
+                             const ImportState& state, const ImportShape& shape,
+                             const std::vector<ImportFile>& files) {
+  GoingOn found;
+  found.why_not = ShapeDifference(state.shape, shape);
+  if (!found.why_not.empty()) return found;
   for (const ImportMark* mark : {&state.latest, &state.file_begin}) {
     // Nothing is gained at the beginning of all.
     if (mark->point == ImportPoint()) continue;
@@ -69,14 +79,16 @@ absl::StatusOr<ImportStart> GoOn(const std::string& prefix, const ImportOptions&
       if (opened.ok()) {
         start.point = mark->point;
         start.state = ImportState{.shape = shape, .latest = *mark, .file_begin = state.file_begin};
-        return start;
+        found.start = std::move(start);
+        return found;
       }
+      if (!IsGone(opened)) return opened;
       difference = std::string(opened.message());
     }
     // What hinders the latest says most.
-    if (why.empty()) why = std::move(difference);
+    if (found.why_not.empty()) found.why_not = std::move(difference);
   }
-  return absl::FailedPreconditionError(why);
+  return found;
 }
 
 void TellGoingOn(const ImportOptions& options, const ImportPoint& point,
@@ -119,15 +131,17 @@ absl::StatusOr<ImportStart> StartImport(const std::string& prefix, const ImportO
                                         const ImportShape& shape, const std::vector<ImportFile>& files) {
   const absl::StatusOr<std::optional<ImportState>> read = ReadImportState(prefix);
   const std::optional<ImportState> earlier = read.ok() ? *read : std::nullopt;
-  const bool is_there = !read.ok() || earlier.has_value();
-  if (!is_there || options.restart) return BeginAnew(prefix, options, earlier);
-  absl::StatusOr<ImportStart> start = earlier.has_value() ? GoOn(prefix, options, *earlier, shape, files)
-                                                          : absl::StatusOr<ImportStart>(read.status());
-  if (start.ok()) {
-    TellGoingOn(options, start->point, files);
-    return start;
+  if (options.restart || (read.ok() && !earlier.has_value())) return BeginAnew(prefix, options, earlier);
+  if (!read.ok() && !absl::IsInvalidArgument(read.status())) return read.status();
+  GoingOn found = {.start = std::nullopt, .why_not = std::string(read.status().message())};
+  if (earlier.has_value()) {
+    PENSTOCK_ASSIGN_OR_RETURN(found, GoOn(prefix, options, *earlier, shape, files));
   }
-  if (options.earlier) options.earlier({.goes_on = false, .reason = std::string(start.status().message())});
+  if (found.start.has_value()) {
+    TellGoingOn(options, found.start->point, files);
+    return *std::move(found.start);
+  }
+  if (options.earlier) options.earlier({.goes_on = false, .reason = found.why_not});
   return BeginAnew(prefix, options, earlier);
 }
 

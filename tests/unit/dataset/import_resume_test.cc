@@ -234,6 +234,21 @@ TEST_F(ImportResumeTest, AFileThatIsLeftAsItIsIsReadOnWithinIt) {
   EXPECT_EQ(earlier_->samples, 512u);
 }
 
+TEST_F(ImportResumeTest, WhatIsLeftInAFolderThatIsImportedIsNoneOfItsFiles) {
+  fs::create_directories(folder_.Path("data"));
+  for (const char* name : {"in/a.jsonl", "in/c.jsonl"})
+    fs::copy_file(folder_.Path(name),
+                  folder_.Path(absl::StrCat("data/", fs::path(name).filename().string())));
+  paths_ = {folder_.Path("data/../data")};
+  ASSERT_TRUE(IsKilledAt(3));
+  const auto summary = Import();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  ASSERT_TRUE(earlier_.has_value());
+  EXPECT_TRUE(earlier_->goes_on) << earlier_->reason;
+  EXPECT_EQ(summary->files, 2u);
+  EXPECT_EQ(summary->skipped_files, 0u);
+}
+
 TEST_F(ImportResumeTest, FilesBehindTheLastNoteMayBeOthers) {
   ASSERT_TRUE(IsKilledAt(6));
   paths_.back() = folder_.Path("in/a.jsonl");
