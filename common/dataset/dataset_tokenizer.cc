@@ -35,6 +35,11 @@ struct TokenizerRecord {
   std::string tokens;
 };
 
+// Whether the tokenizer works, and refuses the text, or has no template for it.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
+}
+
 std::string RecordFile(const std::string& prefix) { return absl::StrCat(prefix, ".tokenizer.json"); }
 
 uint64_t TokensOf(const IndexedDataset& dataset) {
@@ -67,15 +72,16 @@ std::optional<TokenizerRecord> ReadRecord(const PlacedDataset& placed) {
 
 }  // namespace
 
-std::string TokenizerFingerprint(TextTokenizer& tokenizer) {
+absl::StatusOr<std::string> TokenizerFingerprint(TextTokenizer& tokenizer) {
   const TokenizerInfo& info = tokenizer.info();
-  std::string text = absl::StrCat(info.vocab, ";", info.end, ";", absl::StrJoin(info.prefix, ","), ";",
-                                  absl::StrJoin(info.suffix, ","), ";");
   const absl::StatusOr<std::vector<int32_t>> tokens = tokenizer.Encode(kText);
-  absl::StrAppend(&text, tokens.ok() ? absl::StrJoin(*tokens, ",") : tokens.status().ToString(), ";");
   const absl::StatusOr<std::string> chat = tokenizer.Render(kConversation, /*add_generation_prompt=*/true);
-  absl::StrAppend(&text, chat.ok() ? *chat : chat.status().ToString());
-  return absl::BytesToHexString(Sha256(text));
+  for (const absl::Status& status : {tokens.status(), chat.status()})
+    if (!status.ok() && !IsRefusal(status)) return status;
+  return absl::BytesToHexString(Sha256(absl::StrCat(
+      info.vocab, ";", info.end, ";", absl::StrJoin(info.prefix, ","), ";", absl::StrJoin(info.suffix, ","),
+      ";", tokens.ok() ? absl::StrJoin(*tokens, ",") : tokens.status().ToString(), ";",
+      chat.ok() ? *chat : chat.status().ToString())));
 }
 
 absl::Status RecordTokenizer(const std::string& prefix, TextTokenizer* tokenizer) {

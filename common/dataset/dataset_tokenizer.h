@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/dataset/indexed_dataset.h"
 #include "common/tokenizer/text_tokenizer.h"
@@ -23,8 +24,9 @@ namespace penstock {
 absl::Status RecordTokenizer(const std::string& prefix, TextTokenizer* tokenizer);
 
 // Tells tokenizers apart, as above, and their chat templates by what they make of a conversation. Of those of
-// one process after the other: an import that goes on must have the same.
-std::string TokenizerFingerprint(TextTokenizer& tokenizer);
+// one process after the other: an import that goes on must have the same. Possible errors: those of the
+// tokenizer that are not about the text.
+absl::StatusOr<std::string> TokenizerFingerprint(TextTokenizer& tokenizer);
 
 // A dataset and where it is.
 struct PlacedDataset {

@@ -102,7 +102,7 @@ absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& path
   if (!validation_prefix.empty()) LeaveOutUnfinished(validation_prefix, files);
   // Before the writers, so that it is given back after them.
   PENSTOCK_ASSIGN_OR_RETURN(const ImportLocks locks, TakeLocks(prefix, validation_prefix));
-  const ImportShape shape = ShapeOf(options);
+  PENSTOCK_ASSIGN_OR_RETURN(const ImportShape shape, ShapeOf(options));
   PENSTOCK_ASSIGN_OR_RETURN(ImportStart start, StartImport(prefix, options, shape, files));
   ImportMarks marks(prefix, shape, files, start, options.save_every);
   Importer importer(options, files, *start.writer, start.validation.get());

@@ -203,9 +203,13 @@ bool IsSound(const ImportMark& mark, const ImportState& state) {
 
 }  // namespace
 
-ImportShape ShapeOf(const ImportOptions& options) {
+absl::StatusOr<ImportShape> ShapeOf(const ImportOptions& options) {
   const bool validates = options.validation_share > 0;
-  return {
+  std::string tokenizer;
+  if (!options.tokenizers.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(tokenizer, TokenizerFingerprint(*options.tokenizers.front()));
+  }
+  return ImportShape{
       {kShapeProgram, VersionOf("penstock")},
       {"--format", NameOf(options.format)},
       {"--vocab", absl::StrCat(options.vocab)},
@@ -215,7 +219,7 @@ ImportShape ShapeOf(const ImportOptions& options) {
       // All digits.
       {"--validation-share", StateJson(options.validation_share).dump()},
       {kShapeValidation, validates ? options.validation_prefix : ""},
-      {"--tokenizer", options.tokenizers.empty() ? "" : TokenizerFingerprint(*options.tokenizers.front())}};
+      {"--tokenizer", tokenizer}};
 }
 
 std::string ImportStateFile(const std::string& prefix) { return absl::StrCat(prefix, ".import.json"); }

@@ -26,7 +26,8 @@ inline constexpr const char* kShapeProgram = "penstock";
 // Empty without validation.
 inline constexpr const char* kShapeValidation = "--validation-out";
 
-ImportShape ShapeOf(const ImportOptions& options);
+// Possible errors: those of TokenizerFingerprint.
+absl::StatusOr<ImportShape> ShapeOf(const ImportOptions& options);
 
 // A point, and the writers there.
 struct ImportMark {

@@ -411,6 +411,24 @@ TEST_F(ImportResumeTest, WithTokenizersItGoesOnToo) {
   ExpectGoesOnTo(swapped);
 }
 
+// Whose process has ended, say: what is there is not thrown away for that.
+TEST_F(ImportResumeTest, ATokenizerThatFailsIsNoOtherTokenizer) {
+  struct Failing : FakeTokenizer {
+    absl::StatusOr<std::vector<int32_t>> Encode(const std::string&) override {
+      return absl::UnavailableError("it has ended");
+    }
+  };
+  FakeTokenizer good;
+  Failing failing;
+  options_.tokenizers = {&good};
+  const Contents expected = Uninterrupted();
+  ASSERT_TRUE(IsKilledAt(6));
+  options_.tokenizers = {&failing};
+  EXPECT_EQ(Import().status().code(), absl::StatusCode::kUnavailable);
+  options_.tokenizers = {&good};
+  ExpectGoesOnTo(expected);
+}
+
 TEST_F(ImportResumeTest, ProgressCountsBytesFilesAndSamplesUpToAll) {
   std::vector<ImportProgress> reports;
   options_.progress = [&](const ImportProgress& progress) { reports.push_back(progress); };

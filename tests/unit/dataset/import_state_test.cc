@@ -14,7 +14,7 @@ ImportState SomeState() {
   ImportOptions options;
   options.validation_share = 0.1;
   options.validation_prefix = "data/\xff held";
-  ImportState state = {.shape = ShapeOf(options)};
+  ImportState state = {.shape = *ShapeOf(options)};
   state.files = {{.path = "in/\xc3\x28 \"a\".jsonl",
                   .kind = ImportFormat::kJsonLines,
                   .bytes = uint64_t{1} << 62,
