@@ -47,7 +47,7 @@ double MedianOfRanks(const std::map<int32_t, double>& of_ranks) {
   return values.size() < 3 ? sum / static_cast<double>(values.size()) : LowerMedian(values);
 }
 
-double Square(double value) { return value * value; }
+double Squared(double value) { return value * value; }
 
 }  // namespace
 
@@ -183,7 +183,7 @@ void PassTimes::FitSpreads() {
   if (known_work_ || apart.empty()) apart = std::move(all);
   noise_ = std::max(kLeastNoise, Deviation(std::move(apart)));
   const double stages = std::max(1, timeline_.stages);
-  work_spread_ = known_work_ ? 0 : std::sqrt(std::max(0.0, Square(spread) - Square(noise_) / stages));
+  work_spread_ = known_work_ ? 0 : std::sqrt(std::max(0.0, Squared(spread) - Squared(noise_) / stages));
 }
 
 // Forward selection among one-rank hypotheses by their likelihood: residuals of the ranks of a replica have
@@ -207,11 +207,11 @@ bool PassTimes::FindSlowRank() {
   for (size_t rank = 0; rank < of_rank.size(); ++rank) {
     if (of_rank[rank].empty() || factors_[rank] > 1) continue;
     const int replica = timeline_.places[rank].replica;
-    const double shared = Square(work_spread_) / (Square(noise_) + ranks[replica] * Square(work_spread_));
+    const double shared = Squared(work_spread_) / (Squared(noise_) + ranks[replica] * Squared(work_spread_));
     const double own = 1 - shared;
     const double slow = (medians[rank] - shared * sums[replica]) / own;
     const double error = noise_ / std::sqrt(own * static_cast<double>(of_rank[rank].size()));
-    const double likelihood = Square(slow / error);
+    const double likelihood = Squared(slow / error);
     if (slow < std::log(known_work_ ? kLeastFactor : kLeastFactorOfGuesses) || slow < kLeastErrors * error ||
         likelihood <= most)
       continue;
