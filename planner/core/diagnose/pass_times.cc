@@ -35,7 +35,8 @@ double Deviation(std::vector<double> values) {
   return kDeviationPerMedian * LowerMedian(values);
 }
 
-// The mean of two; of more the median (the lower one: of two groups the fast one is usual), which one slow rank does not move.
+// The mean of two; of more the median (the lower one: of two groups the fast one is usual), which one slow
+// rank does not move.
 double MedianOfRanks(const std::map<int32_t, double>& of_ranks) {
   std::vector<double> values;
   double sum = 0;
