@@ -16,7 +16,7 @@
 namespace penstock {
 namespace {
 
-constexpr mode_t kNewFile = 0644;
+constexpr mode_t kNewLock = 0644;
 
 // Whether the open file is still the one of that name: who had the lock before removes it.
 bool IsThere(const FileDescriptor& file, const std::string& path) {
@@ -31,7 +31,7 @@ absl::StatusOr<ImportLock> ImportLock::Take(const std::string& prefix) {
   PENSTOCK_RETURN_IF_ERROR(MakeFolderOf(prefix));
   const std::string path = absl::StrCat(prefix, ".import.lock");
   for (;;) {
-    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kNewFile));
+    FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kNewLock));
     if (file.get() < 0) return SystemError("create", path);
     const bool locked = flock(file.get(), LOCK_EX | LOCK_NB) == 0;
     if (!locked && errno == EWOULDBLOCK) {
