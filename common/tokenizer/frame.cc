@@ -31,15 +31,16 @@ absl::Status WaitFor(int socket, int16_t event, absl::Time deadline) {
   }
 }
 
-// Calls `transfer(data, bytes)`, a system call of the socket, until all bytes are through.
+// Calls `transfer(data, bytes)`, a system call of the socket that does not block, until all bytes are
+// through. Waits only where there is nothing to do: most of a message is there with its first bytes.
 template <typename Transfer>
 absl::Status TransferAll(int socket, int16_t event, size_t bytes, absl::Time deadline,
                          const Transfer& transfer) {
   for (size_t done = 0; done < bytes;) {
-    PENSTOCK_RETURN_IF_ERROR(WaitFor(socket, event, deadline));
     const ssize_t now = transfer(done, bytes - done);
-    if (now > 0) done += static_cast<size_t>(now);
     if (now == 0 || (now < 0 && errno != EINTR && errno != EAGAIN)) return Gone();
+    if (now > 0) done += static_cast<size_t>(now);
+    if (now < 0) PENSTOCK_RETURN_IF_ERROR(WaitFor(socket, event, deadline));
   }
   return absl::OkStatus();
 }
