@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -259,7 +261,11 @@ absl::Status Planner::CheckSample(const ScheduleSpace& space, const Batch& batch
 
 absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  // Of samples that are as long the first one: large batches have few lengths, and who submits one waits.
+  absl::flat_hash_set<std::tuple<uint32_t, uint32_t, uint32_t>> checked;
   for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
+    const SampleTokens& tokens = batch.samples[sample];
+    if (!checked.insert({tokens.source, tokens.target, tokens.loss}).second) continue;
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     PENSTOCK_RETURN_IF_ERROR(CheckSample(space, batch, sample));
   }
