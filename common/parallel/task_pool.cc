@@ -12,8 +12,13 @@ thread_local const TaskPool* works_for = nullptr;
 
 int DefaultThreads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
-TaskPool::TaskPool(int threads) : threads_(threads) {
-  for (int i = 1; i < threads; ++i) helpers_.emplace_back([this] { Help(); });
+TaskPool::TaskPool(int threads, const std::function<void()>& begin) : threads_(threads) {
+  for (int i = 1; i < threads; ++i) {
+    helpers_.emplace_back([this, begin] {
+      if (begin != nullptr) begin();
+      Help();
+    });
+  }
 }
 
 TaskPool::~TaskPool() {

@@ -26,7 +26,8 @@ int DefaultThreads();
 class TaskPool {
  public:
   // `threads` >= 1: how many work at a time, callers of Run included; more only while there are more callers.
-  explicit TaskPool(int threads);
+  // `begin`: what each thread of the pool does first.
+  explicit TaskPool(int threads, const std::function<void()>& begin = nullptr);
   // No Run may be under way.
   ~TaskPool();
   TaskPool(const TaskPool&) = delete;

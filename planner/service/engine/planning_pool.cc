@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/background_thread.h"
 
 namespace penstock {
 namespace {
@@ -269,7 +270,10 @@ void PlanningPool::End(const Entry& entry) {
   changed_.SignalAll();  // others may run now, and Shutdown waits for the last
 }
 
+// Calls and the journal go first: each of their answers waits for a few threads to wake up one after the
+// other, and behind four threads that compute on one core each of these waits some milliseconds.
 void PlanningPool::Work() {
+  BecomeBackgroundThread();
   for (Entry entry; Next(&entry); entry = Entry()) {
     entry.task(*entry.ticket);
     const absl::Duration took = clock_->Now() - entry.began;

@@ -9,6 +9,7 @@
 #include "common/grpc/library_log.h"
 #include "common/logging/logging.h"
 #include "common/parallel/task_pool.h"
+#include "common/process/background_thread.h"
 #include "common/process/freed_memory.h"
 #include "common/process/open_files.h"
 #include "common/process/sanitized.h"
@@ -84,7 +85,7 @@ PlannerFlags WithWatch(PlannerFlags flags) {
 
 absl::Status Serve(const PlannerFlags& flags) {
   BlockStopSignals();
-  TaskPool threads(flags.server.engine.planning_threads);
+  TaskPool threads(flags.server.engine.planning_threads, BecomeBackgroundThread);
   const CorePlannerFactory planners(threads.AsFunction());
   const CorePlanChecker checker;
   PlannerFlags all = WithWatch(flags);

@@ -51,8 +51,8 @@ class StrategiesTest : public UpTest {
       if (argument == "2" && arguments.size() < 2) continue;
       arguments.push_back(argument);
     }
-    // At the fixture's rate, batches of one sample leave the road: a difference of 1e-15 is 1e-8 ten iterations
-    // later.
+    // At the fixture's rate, batches of one sample leave the road: a difference of 1e-15 is 1e-8 ten
+    // iterations later.
     for (const auto* fixed : {"--profile", profile_.c_str(), "--dtype", "float64", "--global-batch", "5",
                               "--lr-decay", "constant", "--lr", "1e-3"})
       arguments.emplace_back(fixed);
