@@ -1,8 +1,6 @@
 #include "common/dataset/dataset_tokenizer.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -49,13 +47,6 @@ uint64_t TokensOf(const IndexedDataset& dataset) {
   return tokens;
 }
 
-absl::Status Remove(const std::string& file) {
-  std::error_code error;
-  std::filesystem::remove(file, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("removing '", file, "': ", error.message()));
-}
-
 std::optional<TokenizerRecord> ReadRecord(const PlacedDataset& placed) {
   const auto json = nlohmann::json::parse(ReadFile(RecordFile(placed.prefix)).value_or(""), nullptr,
                                           /*allow_exceptions=*/false);
@@ -85,9 +76,9 @@ absl::StatusOr<std::string> TokenizerFingerprint(TextTokenizer& tokenizer) {
 }
 
 absl::Status RecordTokenizer(const std::string& prefix, TextTokenizer* tokenizer) {
-  if (tokenizer == nullptr) return Remove(RecordFile(prefix));
+  if (tokenizer == nullptr) return RemoveFile(RecordFile(prefix));
   const absl::StatusOr<std::vector<int32_t>> tokens = tokenizer->Encode(kText);
-  if (!tokens.ok()) return Remove(RecordFile(prefix));
+  if (!tokens.ok()) return RemoveFile(RecordFile(prefix));
   PENSTOCK_ASSIGN_OR_RETURN(const auto dataset, IndexedDataset::Open(prefix));
   const nlohmann::ordered_json json = {
       {"version", kVersion},

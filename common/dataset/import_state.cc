@@ -262,11 +262,8 @@ absl::Status WriteImportState(const std::string& prefix, const ImportState& stat
 
 absl::Status RemoveImportState(const std::string& prefix) {
   const std::string path = ImportStateFile(prefix);
-  for (const std::string& file : {path, absl::StrCat(path, ".partial")}) {
-    std::error_code error;
-    std::filesystem::remove(file, error);
-    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove '", file, "'"));
-  }
+  for (const std::string& file : {path, absl::StrCat(path, ".partial")})
+    PENSTOCK_RETURN_IF_ERROR(RemoveFile(file));
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   return SyncFolder(folder.empty() ? "." : folder.string());
 }

@@ -70,9 +70,7 @@ absl::StatusOr<PartialFile> PartialFile::OpenAt(const std::string& final_path, c
 
 absl::Status PartialFile::Remove(const std::string& final_path, const char* extension) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string target, FileToReplace(final_path));
-  const std::string path = absl::StrCat(target, extension);
-  if (std::remove(path.c_str()) != 0 && errno != ENOENT) return SystemError("remove", path);
-  return absl::OkStatus();
+  return RemoveFile(absl::StrCat(target, extension));
 }
 
 PartialFile::PartialFile(PartialFile&& other) noexcept

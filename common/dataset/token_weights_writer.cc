@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/dataset/weights_format.h"
+#include "common/files/files.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -19,13 +18,6 @@ constexpr const char* kCodesExtension = ".codes.partial";
 constexpr const char* kWideWeightsExtension = ".wide.partial";
 
 std::string WeightsOf(const std::string& prefix) { return absl::StrCat(prefix, ".weights"); }
-
-absl::Status RemoveIfThere(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove(path, error);
-  return error ? absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove '", path, "'"))
-               : absl::OkStatus();
-}
 
 }  // namespace
 
@@ -132,7 +124,7 @@ void TokenWeightsWriter::Keep() {
 }
 
 absl::Status TokenWeightsWriter::Finish(uint32_t index_crc32) {
-  PENSTOCK_RETURN_IF_ERROR(file_.has_value() ? WriteInPlace(index_crc32) : RemoveIfThere(WeightsOf(prefix_)));
+  PENSTOCK_RETURN_IF_ERROR(file_.has_value() ? WriteInPlace(index_crc32) : RemoveFile(WeightsOf(prefix_)));
   for (std::optional<PartialFile>* file : {&file_, &codes_})
     if (file->has_value()) (*file)->Discard();
   return RemoveUnfinished(prefix_);

@@ -13,8 +13,10 @@ absl::Status FileError(const std::string& path, absl::string_view doing, int err
     case ENOENT:
     case ENOTDIR:
       return absl::NotFoundError(message);
+    case EEXIST:
     case EISDIR:
     case ELOOP:
+    case ENOTEMPTY:
     case ENAMETOOLONG:
       return absl::InvalidArgumentError(message);
     case EACCES:

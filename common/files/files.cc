@@ -134,6 +134,11 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
   return Replace(target, contents);
 }
 
+absl::Status RemoveFile(const std::string& path) {
+  if (std::remove(path.c_str()) == 0 || errno == ENOENT || errno == ENOTDIR) return absl::OkStatus();
+  return FileError(path, "removing", errno);
+}
+
 absl::Status CheckWritable(const std::string& path) {
   struct stat file = {};
   if (IsWrittenThrough(path, file)) {

@@ -34,6 +34,10 @@ absl::Status SyncFolder(const std::string& path);
 // Flushes what was written to a file to disk. Possible errors: as ReadFile.
 absl::Status SyncFile(const std::string& path);
 
+// Removes a file; one that is not there is no error. Possible errors: INVALID_ARGUMENT (a folder that is not
+// empty), PERMISSION_DENIED, UNAVAILABLE; all name the path.
+absl::Status RemoveFile(const std::string& path);
+
 // Whether WriteFileAtomically can be expected to work, for those who want to know before long work. Makes
 // missing folders and nothing else. Possible errors: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 absl::Status CheckWritable(const std::string& path);

@@ -9,9 +9,6 @@
 namespace penstock::worker {
 namespace {
 
-// As LibTorch aligns tensors of their own, which its kernels are fastest with.
-constexpr int64_t kAlignmentBytes = 64;
-
 Holders HoldersOf(const ParameterSpec& spec) {
   return spec.of_expert ? Holders::kOfExperts : Holders::kOfTensorRank;
 }
@@ -22,7 +19,8 @@ int64_t Elements(const ParameterSpec& spec) { return c10::multiply_integers(spec
 class Places {
  public:
   Places(const std::vector<ParameterSpec>& specs, at::ScalarType type, int64_t bucket_elements)
-      : alignment_(kAlignmentBytes / static_cast<int64_t>(c10::elementSize(type))), offsets_(specs.size()) {
+      : alignment_(kParameterAlignmentBytes / static_cast<int64_t>(c10::elementSize(type))),
+        offsets_(specs.size()) {
     FlatSpan bucket;
     for (size_t i = 0; i < specs.size(); ++i) {
       if (specs[i].shared) continue;

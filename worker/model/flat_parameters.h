@@ -25,6 +25,10 @@ enum class Holders : uint8_t {
   kOfExperts,
 };
 
+// In their buffer parameters begin at multiples of it: as LibTorch aligns tensors of their own, which its
+// kernels are fastest with.
+inline constexpr int64_t kParameterAlignmentBytes = 64;
+
 struct NamedParameter {
   // Independent of the pipeline split, such as "layers.3.attention.qkv.weight" (worker/model/parameters.h).
   std::string name;

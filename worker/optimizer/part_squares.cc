@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "worker/model/flat_parameters.h"
 #include "worker/optimizer/flat_squares.h"
 #include "worker/optimizer/parameter_slice.h"
 
@@ -28,8 +29,8 @@ bool PartSquares::Continues(const Run& run, const Run& next) {
   if (run.stage != next.stage || run.part != next.part) return false;
   if (!run.ends_parameter || !next.begins_parameter) return false;
   const int64_t gap = next.span.begin - run.span.end;
-  // Parameters begin at multiples of 64 bytes, so no other one is in a smaller gap.
-  return gap >= 0 && gap * static_cast<int64_t>(run.stage->values.element_size()) < 64;
+  // No other parameter is in a smaller gap.
+  return gap >= 0 && gap * static_cast<int64_t>(run.stage->values.element_size()) < kParameterAlignmentBytes;
 }
 
 PartSquares::PartSquares(const std::vector<const FlatParameters*>& stages, const Shardings& shardings) {

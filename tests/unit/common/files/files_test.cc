@@ -148,5 +148,17 @@ TEST_F(FilesTest, WhatCannotBeWrittenIsFoundBeforehand) {
   EXPECT_FALSE(CheckWritable(Path("file/below")).ok());
 }
 
+TEST(RemoveFile, IsContentWithWhatIsNotThere) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("x", "1");
+  EXPECT_TRUE(RemoveFile(path).ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(RemoveFile(path).ok());
+  folder.Write("full/y", "1");
+  const absl::Status refused = RemoveFile(folder.Path("full"));
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(refused.message().find(folder.Path("full")), absl::string_view::npos);
+}
+
 }  // namespace
 }  // namespace penstock
