@@ -24,11 +24,17 @@ std::string Place(const ImportFile& file, uint64_t number) {
   return absl::StrCat("'", file.path, "', ", ItemWord(file.kind), " ", number);
 }
 
-absl::StatusOr<TokenSample> SampleOfText(const std::string& text, TextTokenizer* tokenizer) {
-  if (tokenizer != nullptr) return TokenizeText(text, *tokenizer);
+// Of its bytes.
+TokenSample SampleOfText(const std::string& text) {
   TokenSample sample;
   for (const char byte : text) sample.target.push_back(static_cast<unsigned char>(byte));
   return sample;
+}
+
+absl::StatusOr<std::vector<TokenSample>> SamplesWithoutTokenizer(const std::string& text, ImportFormat kind) {
+  if (kind == ImportFormat::kText) return std::vector<TokenSample>{SampleOfText(text)};
+  PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, ParseJsonSample(text));
+  return std::vector<TokenSample>{std::move(sample)};
 }
 
 uint64_t BytesRead(const ImportFile& file, const ImportReader& reader) {
@@ -109,23 +115,29 @@ absl::Status Importer::ReadItems(ImportReader& reader, const ImportFile& file, c
 // Each reader, one of a tokenizer, has every so-many-th.
 absl::Status Importer::AddItems(std::vector<Item>& items, const ImportFile& file) {
   pool_.Run(pool_.threads(), [&](int reader) {
+    std::vector<Item*> own;
     for (size_t i = static_cast<size_t>(reader); i < items.size(); i += static_cast<size_t>(pool_.threads()))
-      items[i].samples = SamplesOf(items[i].text, file.kind, reader);
+      own.push_back(&items[i]);
+    MakeSamples(own, file.kind, reader);
   });
   for (const Item& item : items)
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(AddAll(item.samples), Place(file, item.number)));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TokenSample>> Importer::SamplesOf(const std::string& text, ImportFormat kind,
-                                                             int reader) const {
-  TextTokenizer* const tokenizer =
-      options_.tokenizers.empty() ? nullptr : options_.tokenizers[static_cast<size_t>(reader)];
-  const bool is_text = kind == ImportFormat::kText;
-  if (!is_text && tokenizer != nullptr) return TokenizeJsonSample(text, *tokenizer, options_.conversations);
-  PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample,
-                            is_text ? SampleOfText(text, tokenizer) : ParseJsonSample(text));
-  return std::vector<TokenSample>{std::move(sample)};
+void Importer::MakeSamples(const std::vector<Item*>& items, ImportFormat kind, int reader) const {
+  if (options_.tokenizers.empty()) {
+    for (Item* item : items) item->samples = SamplesWithoutTokenizer(item->text, kind);
+    return;
+  }
+  TextTokenizer& tokenizer = *options_.tokenizers[static_cast<size_t>(reader)];
+  std::vector<absl::StatusOr<SampleLine>> lines;
+  for (const Item* item : items)
+    lines.push_back(kind == ImportFormat::kText
+                        ? WholeText(item->text)
+                        : ReadJsonSample(item->text, tokenizer, options_.conversations));
+  std::vector<absl::StatusOr<std::vector<TokenSample>>> samples = TokenizeAll(lines, tokenizer);
+  for (size_t i = 0; i < items.size(); ++i) items[i]->samples = std::move(samples[i]);
 }
 
 absl::Status Importer::AddAll(const absl::StatusOr<std::vector<TokenSample>>& samples) {

@@ -55,8 +55,8 @@ class Importer {
   absl::Status ReadFile(const ImportFile& file, const Reached& reached);
   absl::Status ReadItems(ImportReader& reader, const ImportFile& file, const Reached& reached);
   absl::Status AddItems(std::vector<Item>& items, const ImportFile& file);
-  absl::StatusOr<std::vector<TokenSample>> SamplesOf(const std::string& text, ImportFormat kind,
-                                                     int reader) const;
+  // Of some items, by the reader's tokenizer where there are any.
+  void MakeSamples(const std::vector<Item*>& items, ImportFormat kind, int reader) const;
   // Those of one conversation stay together.
   absl::Status AddAll(const absl::StatusOr<std::vector<TokenSample>>& samples);
   absl::Status Add(const TokenSample& sample, bool validates);

@@ -16,12 +16,10 @@ namespace {
 
 using Json = nlohmann::json;
 using TokenSamples = std::vector<TokenSample>;
+using SampleTexts = std::vector<SampleText>;
 using Tokens = std::vector<int32_t>;
 
-Tokens Joined(Tokens first, const Tokens& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
+void Append(const Tokens& more, Tokens& tokens) { tokens.insert(tokens.end(), more.begin(), more.end()); }
 
 absl::StatusOr<std::string> StringOf(const Json& line, const char* field) {
   const auto found = line.find(field);
@@ -32,18 +30,17 @@ absl::StatusOr<std::string> StringOf(const Json& line, const char* field) {
   return found->get<std::string>();
 }
 
-// What a text begins with, and what it is.
+SampleText Whole(std::string text) {
+  return {.target = {{.text = std::move(text)}}, .begins_target = true, .ends_target = true};
+}
+
+// Finds the texts of a line.
 class Reader {
  public:
-  explicit Reader(TextTokenizer& tokenizer, Conversations conversations = Conversations::kWhole)
+  Reader(TextTokenizer& tokenizer, Conversations conversations)
       : tokenizer_(tokenizer), conversations_(conversations) {}
 
-  absl::StatusOr<TokenSample> Whole(const std::string& text) {
-    PENSTOCK_ASSIGN_OR_RETURN(Tokens tokens, tokenizer_.Encode(text));
-    return TokenSample{.input = {}, .target = Ended(Joined(info().prefix, tokens))};
-  }
-
-  absl::StatusOr<TokenSamples> Of(const Json& line) {
+  absl::StatusOr<SampleTexts> Of(const Json& line) {
     for (const auto& [field, value] : line.items()) {
       PENSTOCK_RETURN_IF_ERROR(CheckMeansNothing(field));
       for (const char* of_tokens : {"weights", "labels", "loss_mask", "assistant_masks", "completion_mask"}) {
@@ -54,17 +51,17 @@ class Reader {
         }
       }
     }
-    PENSTOCK_ASSIGN_OR_RETURN(TokenSamples samples, UnweightedOf(line));
+    PENSTOCK_ASSIGN_OR_RETURN(SampleTexts samples, UnweightedOf(line));
     if (!line.contains("weight")) return samples;
     PENSTOCK_ASSIGN_OR_RETURN(const float weight, WeightOf("weight", line["weight"]));
     if (weight == 0)
       return absl::InvalidArgumentError("\"weight\" is 0: nothing is learnt; leave the line out");
-    for (TokenSample& sample : samples) MultiplyWeights(weight, sample);
+    for (SampleText& sample : samples) sample.weight = weight;
     return samples;
   }
 
  private:
-  absl::StatusOr<TokenSamples> UnweightedOf(const Json& line) {
+  absl::StatusOr<SampleTexts> UnweightedOf(const Json& line) {
     if (line.contains("messages")) return Conversation(line["messages"], 0);
     if (line.contains("conversations")) return ShareGpt(line["conversations"]);
     if (line.contains("prompt") || line.contains("completion")) return Completion(line);
@@ -79,44 +76,38 @@ class Reader {
 
   const TokenizerInfo& info() const { return tokenizer_.info(); }
 
-  // With what ends a text, once.
-  Tokens Ended(Tokens tokens) const {
-    tokens = Joined(std::move(tokens), info().suffix);
-    if (info().end >= 0 && (tokens.empty() || tokens.back() != info().end)) tokens.push_back(info().end);
-    return tokens;
+  absl::StatusOr<SampleTexts> Text(const Json& line) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string text, StringOf(line, "text"));
+    return SampleTexts{Whole(std::move(text))};
   }
 
-  absl::StatusOr<TokenSamples> Text(const Json& line) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string text, StringOf(line, "text"));
-    PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, Whole(text));
-    return TokenSamples{std::move(sample)};
-  }
-
-  absl::StatusOr<TokenSamples> Completion(const Json& line) {
+  absl::StatusOr<SampleTexts> Completion(const Json& line) {
     if (line.value("prompt", Json()).is_array() && line.value("completion", Json()).is_array()) {
       Json messages = line["prompt"];
       const size_t given = messages.size();
       for (const Json& message : line["completion"]) messages.push_back(message);
       return Conversation(messages, given);
     }
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, StringOf(line, "prompt"));
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string completion, StringOf(line, "completion"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string prompt, StringOf(line, "prompt"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string completion, StringOf(line, "completion"));
     // Apart, as the prompt is when a text is generated.
-    PENSTOCK_ASSIGN_OR_RETURN(const Tokens input, tokenizer_.Encode(prompt));
-    PENSTOCK_ASSIGN_OR_RETURN(const Tokens target, tokenizer_.Encode(completion));
-    return TokenSamples{{.input = Joined(info().prefix, input), .target = Ended(target)}};
+    return SampleTexts{{.input = std::move(prompt),
+                        .target = {{.text = std::move(completion)}},
+                        .begins_input = true,
+                        .ends_target = true}};
   }
 
-  absl::StatusOr<TokenSamples> InputAndTarget(const Json& line) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string input, StringOf(line, "input"));
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string target, StringOf(line, "target"));
-    PENSTOCK_ASSIGN_OR_RETURN(const Tokens inputs, tokenizer_.Encode(input));
-    PENSTOCK_ASSIGN_OR_RETURN(const Tokens targets, tokenizer_.Encode(target));
-    return TokenSamples{
-        {.input = Joined(Joined(info().prefix, inputs), info().suffix), .target = Ended(targets)}};
+  absl::StatusOr<SampleTexts> InputAndTarget(const Json& line) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string input, StringOf(line, "input"));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string target, StringOf(line, "target"));
+    return SampleTexts{{.input = std::move(input),
+                        .target = {{.text = std::move(target)}},
+                        .begins_input = true,
+                        .ends_input = true,
+                        .ends_target = true}};
   }
 
-  absl::StatusOr<TokenSamples> Instruction(const Json& line) {
+  absl::StatusOr<SampleTexts> Instruction(const Json& line) {
     if (!info().has_chat_template) {
       return absl::InvalidArgumentError(
           "field \"instruction\" needs a tokenizer with a chat template: give \"prompt\" and \"completion\"");
@@ -132,7 +123,7 @@ class Reader {
     return Conversation(messages, 0);
   }
 
-  absl::StatusOr<TokenSamples> ShareGpt(const Json& turns) {
+  absl::StatusOr<SampleTexts> ShareGpt(const Json& turns) {
     static const auto& roles = *new std::map<std::string, std::string>{{"human", "user"},
                                                                        {"user", "user"},
                                                                        {"gpt", "assistant"},
@@ -169,18 +160,17 @@ class Reader {
     return WeightOf(absl::StrCat("messages[", index, "].weight"), message.value("weight", Json(1)));
   }
 
-  // A sample that is learnt from message `index` on, which weighs so much.
+  // Message `index`, which is learnt and weighs so much.
   struct LearntAnswer {
     size_t index = 0;
     float weight = 1;
-    TokenSample sample;
     // The text before it, and with it.
     std::string asked;
     std::string whole;
   };
 
   // Learns the answers from message `first` on.
-  absl::StatusOr<TokenSamples> Conversation(const Json& messages, size_t first) {
+  absl::StatusOr<SampleTexts> Conversation(const Json& messages, size_t first) {
     if (!messages.is_array()) return absl::InvalidArgumentError("\"messages\" is no list");
     if (!info().has_chat_template) {
       return absl::InvalidArgumentError(
@@ -229,42 +219,29 @@ class Reader {
   }
 
   // The template has what begins and ends a text.
-  absl::StatusOr<Tokens> EncodeAnswer(const LearntAnswer& answer) {
-    PENSTOCK_ASSIGN_OR_RETURN(Tokens target, tokenizer_.Encode(answer.whole.substr(answer.asked.size())));
-    if (!target.empty()) return target;
-    return absl::InvalidArgumentError(
-        absl::StrCat("messages[", answer.index, "]: the chat template writes nothing of the answer"));
+  static SampleText::Piece PieceOf(const LearntAnswer& answer) {
+    return {
+        .text = answer.whole.substr(answer.asked.size()), .weight = answer.weight, .message = answer.index};
   }
 
-  absl::StatusOr<TokenSamples> EachApart(const std::vector<LearntAnswer>& answers) {
-    TokenSamples samples;
-    for (const LearntAnswer& answer : answers) {
-      TokenSample& sample = samples.emplace_back();
-      PENSTOCK_ASSIGN_OR_RETURN(sample.input, tokenizer_.Encode(answer.asked));
-      PENSTOCK_ASSIGN_OR_RETURN(sample.target, EncodeAnswer(answer));
-      MultiplyWeights(answer.weight, sample);
-    }
+  static SampleTexts EachApart(const std::vector<LearntAnswer>& answers) {
+    SampleTexts samples;
+    for (const LearntAnswer& answer : answers)
+      samples.push_back({.input = answer.asked, .target = {PieceOf(answer)}});
     return samples;
   }
 
   // One sample: what is before the first answer is its input, what is between answers weighs nothing.
-  absl::StatusOr<TokenSamples> Together(const std::vector<LearntAnswer>& answers) {
-    TokenSample sample;
-    PENSTOCK_ASSIGN_OR_RETURN(sample.input, tokenizer_.Encode(answers.front().asked));
+  static SampleTexts Together(const std::vector<LearntAnswer>& answers) {
+    SampleText sample = {.input = answers.front().asked};
     size_t written = answers.front().asked.size();
     for (const LearntAnswer& answer : answers) {
-      Tokens between;
-      if (answer.asked.size() > written) {
-        PENSTOCK_ASSIGN_OR_RETURN(between, tokenizer_.Encode(answer.asked.substr(written)));
-      }
-      PENSTOCK_ASSIGN_OR_RETURN(const Tokens tokens, EncodeAnswer(answer));
-      sample.target = Joined(Joined(std::move(sample.target), between), tokens);
-      sample.weights.insert(sample.weights.end(), between.size(), 0);
-      sample.weights.insert(sample.weights.end(), tokens.size(), answer.weight);
+      if (answer.asked.size() > written)
+        sample.target.push_back({.text = answer.asked.substr(written), .weight = 0});
+      sample.target.push_back(PieceOf(answer));
       written = answer.whole.size();
     }
-    if (std::ranges::all_of(sample.weights, [](float weight) { return weight == 1; })) sample.weights.clear();
-    return TokenSamples{std::move(sample)};
+    return {std::move(sample)};
   }
 
   TextTokenizer& tokenizer_;
@@ -277,21 +254,105 @@ bool HasTokens(const Json& line) {
          (line.contains("target") && line["target"].is_array());
 }
 
+// Takes what the texts of samples have become, one after the other.
+class Assembler {
+ public:
+  Assembler(const TokenizerInfo& info, std::vector<absl::StatusOr<Tokens>> encoded)
+      : info_(info), encoded_(std::move(encoded)) {}
+
+  absl::StatusOr<TokenSamples> Next(const SampleLine& line) {
+    TokenSamples samples = line.tokens;
+    absl::Status first = absl::OkStatus();
+    for (const SampleText& text : line.texts) {
+      absl::StatusOr<TokenSample> sample = NextSample(text);
+      if (sample.ok()) {
+        samples.push_back(*std::move(sample));
+      } else if (first.ok()) {
+        first = sample.status();
+      }
+    }
+    if (!first.ok()) return first;
+    return samples;
+  }
+
+ private:
+  // Takes all texts of the sample, also behind an error.
+  absl::StatusOr<TokenSample> NextSample(const SampleText& text) {
+    absl::Status first = absl::OkStatus();
+    const auto next = [&] {
+      absl::StatusOr<Tokens> tokens = std::move(encoded_[next_++]);
+      if (!tokens.ok() && first.ok()) first = tokens.status();
+      return tokens.ok() ? *std::move(tokens) : Tokens();
+    };
+    TokenSample sample;
+    if (text.begins_input) sample.input = info_.prefix;
+    if (text.input.has_value()) Append(next(), sample.input);
+    if (text.ends_input) Append(info_.suffix, sample.input);
+    if (text.begins_target) sample.target = info_.prefix;
+    for (const SampleText::Piece& piece : text.target) {
+      const Tokens tokens = next();
+      if (tokens.empty() && piece.message.has_value() && first.ok()) {
+        first = absl::InvalidArgumentError(
+            absl::StrCat("messages[", *piece.message, "]: the chat template writes nothing of the answer"));
+      }
+      Append(tokens, sample.target);
+      sample.weights.insert(sample.weights.end(), tokens.size(), piece.weight);
+    }
+    if (text.ends_target) End(sample.target);
+    if (!first.ok()) return first;
+    if (std::ranges::all_of(sample.weights, [](float weight) { return weight == 1; })) sample.weights.clear();
+    MultiplyWeights(text.weight, sample);
+    return sample;
+  }
+
+  // With what ends a text, once.
+  void End(Tokens& tokens) const {
+    Append(info_.suffix, tokens);
+    if (info_.end >= 0 && (tokens.empty() || tokens.back() != info_.end)) tokens.push_back(info_.end);
+  }
+
+  const TokenizerInfo& info_;
+  std::vector<absl::StatusOr<Tokens>> encoded_;
+  size_t next_ = 0;
+};
+
 }  // namespace
+
+absl::StatusOr<SampleLine> ReadJsonSample(std::string_view line, TextTokenizer& tokenizer,
+                                          Conversations conversations) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  SampleLine read;
+  // The one that names the column.
+  if (!json.is_object() || HasTokens(json)) {
+    PENSTOCK_ASSIGN_OR_RETURN(read.tokens.emplace_back(), ParseJsonSample(line));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(read.texts, Reader(tokenizer, conversations).Of(json));
+  }
+  return read;
+}
+
+SampleLine WholeText(std::string text) { return {.texts = {Whole(std::move(text))}}; }
+
+std::vector<absl::StatusOr<TokenSamples>> TokenizeAll(const std::vector<absl::StatusOr<SampleLine>>& lines,
+                                                      TextTokenizer& tokenizer) {
+  std::vector<std::string> texts;
+  for (const absl::StatusOr<SampleLine>& line : lines) {
+    if (!line.ok()) continue;
+    for (const SampleText& sample : line->texts) {
+      if (sample.input.has_value()) texts.push_back(*sample.input);
+      for (const SampleText::Piece& piece : sample.target) texts.push_back(piece.text);
+    }
+  }
+  Assembler assembler(tokenizer.info(), tokenizer.EncodeAll(texts));
+  std::vector<absl::StatusOr<TokenSamples>> samples;
+  for (const absl::StatusOr<SampleLine>& line : lines)
+    samples.push_back(line.ok() ? assembler.Next(*line) : line.status());
+  return samples;
+}
 
 absl::StatusOr<TokenSamples> TokenizeJsonSample(std::string_view line, TextTokenizer& tokenizer,
                                                 Conversations conversations) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  // The one that names the column.
-  if (!json.is_object() || HasTokens(json)) {
-    PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, ParseJsonSample(line));
-    return TokenSamples{std::move(sample)};
-  }
-  return Reader(tokenizer, conversations).Of(json);
-}
-
-absl::StatusOr<TokenSample> TokenizeText(const std::string& text, TextTokenizer& tokenizer) {
-  return Reader(tokenizer).Whole(text);
+  return std::move(TokenizeAll({ReadJsonSample(line, tokenizer, conversations)}, tokenizer).front());
 }
 
 }  // namespace penstock

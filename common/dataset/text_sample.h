@@ -15,6 +15,8 @@
 // for those that would change what is learnt.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,13 +37,50 @@ enum class Conversations : uint8_t {
   kEachAnswer,
 };
 
+// A sample before its texts are tokens.
+struct SampleText {
+  // Becomes tokens by itself.
+  struct Piece {
+    std::string text;
+    // In the loss, of each of its tokens.
+    float weight = 1;
+    // Of an answer, the message that it is of: it has to have a token.
+    std::optional<size_t> message = {};
+  };
+  std::optional<std::string> input = {};
+  std::vector<Piece> target = {};
+  // Whether the tokenizer's prefix and suffix are added, where no template has written them. What is learnt
+  // ends with its end of text once.
+  bool begins_input = false;
+  bool ends_input = false;
+  bool begins_target = false;
+  bool ends_target = false;
+  // Of the line.
+  float weight = 1;
+};
+
+// A line in one of the two forms.
+struct SampleLine {
+  std::vector<TokenSample> tokens = {};
+  std::vector<SampleText> texts = {};
+};
+
+// What a line has. The tokenizer renders conversations, and makes no tokens. Possible errors: as
+// TokenizeJsonSample.
+absl::StatusOr<SampleLine> ReadJsonSample(std::string_view line, TextTokenizer& tokenizer,
+                                          Conversations conversations = Conversations::kWhole);
+// A text, learnt whole.
+SampleLine WholeText(std::string text);
+
+// The samples of each line, whose texts become tokens together. Possible errors of a line: its own, those of
+// the tokenizer.
+std::vector<absl::StatusOr<std::vector<TokenSample>>> TokenizeAll(
+    const std::vector<absl::StatusOr<SampleLine>>& lines, TextTokenizer& tokenizer);
+
 // The samples of a line. Possible errors: INVALID_ARGUMENT (not JSON, or not one of these forms: names the
 // field; a conversation without an answer, or whose template does not put what comes later behind what was
 // before), those of the tokenizer.
 absl::StatusOr<std::vector<TokenSample>> TokenizeJsonSample(
     std::string_view line, TextTokenizer& tokenizer, Conversations conversations = Conversations::kWhole);
-
-// A text, learnt whole. Possible errors: those of the tokenizer.
-absl::StatusOr<TokenSample> TokenizeText(const std::string& text, TextTokenizer& tokenizer);
 
 }  // namespace penstock

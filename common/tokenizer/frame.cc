@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -18,6 +19,25 @@ namespace {
 constexpr size_t kHeaderBytes = 5;
 constexpr uint32_t kMostBytes = 1U << 30;
 constexpr absl::Duration kLongestPoll = absl::Hours(1);
+
+absl::Status NoFrame() {
+  return absl::DataLossError("what came from the other side of penstock-tokenizer is no message of its");
+}
+
+// Kind and length of what follows.
+void AppendHeader(const Frame& frame, std::string* message) {
+  const auto bytes = static_cast<uint32_t>(frame.payload.size());
+  message->push_back(static_cast<char>(frame.kind));
+  message->append(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+}
+
+// Without its payload, of which `bytes` follow.
+absl::StatusOr<Frame> ReadHeader(const char* header, uint32_t* bytes) {
+  std::memcpy(bytes, header + 1, sizeof(*bytes));
+  const auto kind = static_cast<FrameKind>(*header);
+  if (kind < FrameKind::kEncode || kind > FrameKind::kMany || *bytes > kMostBytes) return NoFrame();
+  return Frame{.kind = kind};
+}
 
 absl::Status Gone() { return absl::UnavailableError("penstock-tokenizer has ended"); }
 
@@ -62,21 +82,42 @@ absl::StatusOr<Frame> ReadFrame(int socket, absl::Time deadline) {
   std::array<char, kHeaderBytes> header = {};
   PENSTOCK_RETURN_IF_ERROR(Receive(socket, header.data(), header.size(), deadline));
   uint32_t bytes = 0;
-  std::memcpy(&bytes, header.data() + 1, sizeof(bytes));
-  Frame frame = {.kind = static_cast<FrameKind>(header[0])};
-  if (frame.kind < FrameKind::kEncode || frame.kind > FrameKind::kRefused || bytes > kMostBytes)
-    return absl::DataLossError("what came from the other side of penstock-tokenizer is no message of its");
+  PENSTOCK_ASSIGN_OR_RETURN(Frame frame, ReadHeader(header.data(), &bytes));
   frame.payload.resize(bytes);
   PENSTOCK_RETURN_IF_ERROR(Receive(socket, frame.payload.data(), bytes, deadline));
   return frame;
 }
 
 absl::Status WriteFrame(int socket, const Frame& frame, absl::Time deadline) {
-  const auto bytes = static_cast<uint32_t>(frame.payload.size());
-  std::string message(kHeaderBytes, static_cast<char>(frame.kind));
-  std::memcpy(message.data() + 1, &bytes, sizeof(bytes));
+  std::string message;
+  message.reserve(kHeaderBytes + frame.payload.size());
+  AppendHeader(frame, &message);
   message += frame.payload;
   return Send(socket, message.data(), message.size(), deadline);
+}
+
+std::string PackFrames(const std::vector<Frame>& frames) {
+  std::string payload;
+  for (const Frame& frame : frames) {
+    AppendHeader(frame, &payload);
+    payload += frame.payload;
+  }
+  return payload;
+}
+
+absl::StatusOr<std::vector<Frame>> UnpackFrames(const std::string& payload) {
+  std::vector<Frame> frames;
+  for (size_t at = 0; at < payload.size();) {
+    if (payload.size() - at < kHeaderBytes) return NoFrame();
+    uint32_t bytes = 0;
+    PENSTOCK_ASSIGN_OR_RETURN(Frame frame, ReadHeader(payload.data() + at, &bytes));
+    at += kHeaderBytes;
+    if (payload.size() - at < bytes) return NoFrame();
+    frame.payload = payload.substr(at, bytes);
+    at += bytes;
+    frames.push_back(std::move(frame));
+  }
+  return frames;
 }
 
 std::string TokensToPayload(const std::vector<int32_t>& tokens) {

@@ -21,6 +21,9 @@ enum class FrameKind : uint8_t {
   kDecode = 2,
   // {"messages": [{"role", "content"}], "add_generation_prompt": bool}; the reply is the conversation's text.
   kRender = 3,
+  // Several, one behind the other (PackFrames); the reply is theirs, likewise. A message between
+  // processes costs as much as making the tokens of a line of text.
+  kMany = 6,
   // Replies.
   kDone = 4,
   kRefused = 5,
@@ -35,6 +38,10 @@ struct Frame {
 // is no frame).
 absl::StatusOr<Frame> ReadFrame(int socket, absl::Time deadline);
 absl::Status WriteFrame(int socket, const Frame& frame, absl::Time deadline);
+
+// Several as the payload of one, and back. Possible errors: DATA_LOSS (these are no frames).
+std::string PackFrames(const std::vector<Frame>& frames);
+absl::StatusOr<std::vector<Frame>> UnpackFrames(const std::string& payload);
 
 // Tokens as a payload, 4 bytes each in the machine's order, and back.
 std::string TokensToPayload(const std::vector<int32_t>& tokens);

@@ -30,6 +30,13 @@ class TextTokenizer {
   // Without the prefix and the suffix. Possible errors: INVALID_ARGUMENT (the reason), and those of what does
   // it.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) = 0;
+  // Of several texts, as quickly as can be: one result for each, in their order, with the errors of Encode.
+  // Where it cannot be told at which text the tokenizer stopped, those with it have its error.
+  virtual std::vector<absl::StatusOr<std::vector<int32_t>>> EncodeAll(const std::vector<std::string>& texts) {
+    std::vector<absl::StatusOr<std::vector<int32_t>>> all;
+    for (const std::string& text : texts) all.push_back(Encode(text));
+    return all;
+  }
   // Without special tokens.
   virtual absl::StatusOr<std::string> Decode(const std::vector<int32_t>& tokens) = 0;
   // `messages`: a JSON list of {"role": "user", "content": "..."}. With `add_generation_prompt` the text ends

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/process/spawn.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -22,6 +23,8 @@ namespace {
 // Of a vocabulary with a million entries, on a busy machine; of the longest text.
 constexpr absl::Duration kLongestStart = absl::Minutes(2);
 constexpr absl::Duration kLongestAnswer = absl::Minutes(10);
+// Of texts in one message.
+constexpr size_t kBytesTogether = 1 << 18;
 
 std::vector<std::string> Environment() {
   std::vector<std::string> environment;
@@ -41,6 +44,11 @@ absl::StatusOr<std::string> PayloadOf(absl::StatusOr<Frame> frame) {
   PENSTOCK_RETURN_IF_ERROR(frame.status());
   if (frame->kind == FrameKind::kRefused) return absl::InvalidArgumentError(frame->payload);
   return std::move(frame->payload);
+}
+
+absl::StatusOr<std::vector<int32_t>> TokensOfAnswer(absl::StatusOr<Frame> frame) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string payload, PayloadOf(std::move(frame)));
+  return TokensOfPayload(payload);
 }
 
 }  // namespace
@@ -110,6 +118,39 @@ absl::StatusOr<std::string> TokenizerProcess::Ask(FrameKind kind, std::string pa
 absl::StatusOr<std::vector<int32_t>> TokenizerProcess::Encode(const std::string& text) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string payload, Ask(FrameKind::kEncode, text));
   return TokensOfPayload(payload);
+}
+
+absl::StatusOr<std::vector<Frame>> TokenizerProcess::AskMany(const std::vector<Frame>& requests) {
+  const absl::StatusOr<std::string> payload = Ask(FrameKind::kMany, PackFrames(requests));
+  // It is not known at which of them.
+  if (!payload.ok())
+    return AnnotateError(payload.status(), absl::StrCat("one of ", requests.size(), " texts"));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<Frame> answers, UnpackFrames(*payload));
+  if (answers.size() == requests.size()) return answers;
+  return absl::DataLossError(
+      absl::StrCat("penstock-tokenizer answers ", answers.size(), " of ", requests.size(), " requests"));
+}
+
+std::vector<absl::StatusOr<std::vector<int32_t>>> TokenizerProcess::EncodeAll(
+    const std::vector<std::string>& texts) {
+  std::vector<absl::StatusOr<std::vector<int32_t>>> all;
+  while (all.size() < texts.size()) {
+    std::vector<Frame> requests;
+    size_t bytes = 0;
+    for (size_t i = all.size(); i < texts.size() && bytes + texts[i].size() <= kBytesTogether; ++i) {
+      requests.push_back({FrameKind::kEncode, texts[i]});
+      bytes += texts[i].size();
+    }
+    // A long one.
+    if (requests.empty()) {
+      all.push_back(Encode(texts[all.size()]));
+      continue;
+    }
+    absl::StatusOr<std::vector<Frame>> answers = AskMany(requests);
+    for (size_t i = 0; i < requests.size(); ++i)
+      all.push_back(answers.ok() ? TokensOfAnswer(std::move((*answers)[i])) : answers.status());
+  }
+  return all;
 }
 
 absl::StatusOr<std::string> TokenizerProcess::Decode(const std::vector<int32_t>& tokens) {

@@ -42,6 +42,7 @@ class TokenizerProcess : public TextTokenizer {
   const TokenizerInfo& info() const override { return info_; }
   // Possible errors besides: UNAVAILABLE (the process has ended), DEADLINE_EXCEEDED.
   absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) override;
+  std::vector<absl::StatusOr<std::vector<int32_t>>> EncodeAll(const std::vector<std::string>& texts) override;
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& tokens) override;
   absl::StatusOr<std::string> Render(const std::string& messages, bool add_generation_prompt) override;
 
@@ -49,6 +50,8 @@ class TokenizerProcess : public TextTokenizer {
   TokenizerProcess(pid_t pid, FileDescriptor socket) : pid_(pid), socket_(std::move(socket)) {}
 
   absl::StatusOr<std::string> Ask(FrameKind kind, std::string payload);
+  // One for each of the requests.
+  absl::StatusOr<std::vector<Frame>> AskMany(const std::vector<Frame>& requests);
 
   const pid_t pid_;
   FileDescriptor socket_;

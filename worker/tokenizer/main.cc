@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -19,6 +20,11 @@
 
 namespace penstock::worker {
 namespace {
+
+Frame ReplyOf(const absl::StatusOr<std::string>& answer) {
+  return answer.ok() ? Frame{FrameKind::kDone, *answer}
+                     : Frame{FrameKind::kRefused, std::string(answer.status().message())};
+}
 
 class Answers {
  public:
@@ -40,6 +46,8 @@ class Answers {
         return codec_->Decode(TokensOfPayload(request.payload));
       case FrameKind::kRender:
         return Render(request.payload);
+      case FrameKind::kMany:
+        return ToMany(request.payload);
       default:
         return absl::InvalidArgumentError("this is no request");
     }
@@ -48,6 +56,16 @@ class Answers {
  private:
   Answers(TokenizerFiles files, std::unique_ptr<TextCodec> codec)
       : files_(std::move(files)), codec_(std::move(codec)) {}
+
+  absl::StatusOr<std::string> ToMany(const std::string& payload) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Frame> requests, UnpackFrames(payload));
+    std::vector<Frame> replies;
+    for (const Frame& request : requests) {
+      if (request.kind == FrameKind::kMany) return absl::InvalidArgumentError("many requests inside of many");
+      replies.push_back(ReplyOf(To(request)));
+    }
+    return PackFrames(replies);
+  }
 
   absl::StatusOr<std::string> Render(const std::string& request) {
     if (chat_template_ == nullptr) {
@@ -66,9 +84,7 @@ class Answers {
 };
 
 absl::Status Reply(int socket, const absl::StatusOr<std::string>& answer) {
-  const Frame frame = answer.ok() ? Frame{FrameKind::kDone, *answer}
-                                  : Frame{FrameKind::kRefused, std::string(answer.status().message())};
-  return WriteFrame(socket, frame, absl::InfiniteFuture());
+  return WriteFrame(socket, ReplyOf(answer), absl::InfiniteFuture());
 }
 
 // Until the other side has gone.

@@ -44,9 +44,30 @@ class TextSampleTest : public testing::Test {
   FakeTokenizer tokenizer_;
 };
 
+constexpr char kTwoAnswers[] =
+    R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "A"},
+                     {"role": "assistant", "content": "B"}, {"role": "user", "content": "C"},
+                     {"role": "assistant", "content": "D"}]})";
+
 TEST_F(TextSampleTest, ATextIsLearntWholeAndEnds) {
   EXPECT_THAT(Read(R"({"text": "To be", "id": 7})"), ElementsAre("|^To be$"));
-  EXPECT_EQ(Show(*TokenizeText("be", tokenizer_)), "|^be$");
+  EXPECT_EQ(Show(TokenizeAll({WholeText("be")}, tokenizer_).front()->front()), "|^be$");
+}
+
+TEST_F(TextSampleTest, LinesThatBecomeTokensTogetherKeepTheirPlacesAndTheirErrors) {
+  std::vector<absl::StatusOr<SampleLine>> lines;
+  for (const char* line : {R"({"prompt": "a", "completion": "b"})", R"({"tokens": [5, 6]})", "no line",
+                           R"({"prompt": "c!", "completion": "d"})", kTwoAnswers, R"({"text": "e"})"})
+    lines.push_back(ReadJsonSample(line, tokenizer_, Conversations::kEachAnswer));
+  const auto samples = TokenizeAll(lines, tokenizer_);
+  ASSERT_EQ(samples.size(), 6);
+  EXPECT_EQ(Show(samples[0]->front()), "^a|b$");
+  EXPECT_THAT(samples[1]->front().target, ElementsAre(5, 6));
+  EXPECT_EQ(samples[2].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(samples[3].status().message()), HasSubstr("no '!' here"));
+  ASSERT_EQ(samples[4]->size(), 2);
+  EXPECT_EQ(Show(samples[4]->back()), "<system>S</><user>A</><assistant>B</><user>C</><assistant>|D</>");
+  EXPECT_EQ(Show(samples[5]->front()), "|^e$") << "behind texts that are refused";
 }
 
 TEST_F(TextSampleTest, ACompletionIsLearntBehindItsPrompt) {
@@ -58,11 +79,6 @@ TEST_F(TextSampleTest, InputAndTargetEndAsTheTokenizerEndsThem) {
   tokenizer_.mutable_info() = {.suffix = {2}, .end = 2};
   EXPECT_THAT(Read(R"({"input": "to be", "target": "sein"})"), ElementsAre("to be$|sein$"));
 }
-
-constexpr char kTwoAnswers[] =
-    R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "A"},
-                     {"role": "assistant", "content": "B"}, {"role": "user", "content": "C"},
-                     {"role": "assistant", "content": "D"}]})";
 
 TEST_F(TextSampleTest, AConversationIsOneSampleOfWhichTheAnswersAreLearnt) {
   EXPECT_THAT(Read(kTwoAnswers),

@@ -42,6 +42,23 @@ TEST(Frame, ArrivesAsItWasSent) {
   EXPECT_EQ(second->payload, "");
 }
 
+TEST(Frame, HoldsOthers) {
+  const std::vector<Frame> frames = {
+      {FrameKind::kEncode, "To be"}, {FrameKind::kDone, ""}, {FrameKind::kRefused, "x"}};
+  const std::string payload = PackFrames(frames);
+  const absl::StatusOr<std::vector<Frame>> unpacked = UnpackFrames(payload);
+  ASSERT_TRUE(unpacked.ok()) << unpacked.status();
+  ASSERT_EQ(unpacked->size(), frames.size());
+  for (size_t i = 0; i < frames.size(); ++i) {
+    EXPECT_EQ((*unpacked)[i].kind, frames[i].kind);
+    EXPECT_EQ((*unpacked)[i].payload, frames[i].payload);
+  }
+  EXPECT_TRUE(UnpackFrames("")->empty());
+  for (const std::string& none :
+       {payload.substr(0, 3), payload.substr(0, payload.size() - 1), std::string("HTTP/1.1")})
+    EXPECT_EQ(UnpackFrames(none).status().code(), absl::StatusCode::kDataLoss) << none;
+}
+
 TEST(Frame, KeepsTokens) {
   const std::vector<int32_t> tokens = {0, 1, -1, 1 << 30};
   EXPECT_EQ(TokensOfPayload(TokensToPayload(tokens)), tokens);

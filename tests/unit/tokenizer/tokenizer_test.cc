@@ -54,6 +54,17 @@ TEST_P(Tokenizer, MakesTheTokensOfItsLibrary) {
   }
 }
 
+TEST_P(Tokenizer, MakesTheSameOfManyTextsTogether) {
+  std::vector<std::string> texts;
+  for (const Json& text : expected_["texts"]) texts.push_back(text["text"]);
+  const auto tokens = tokenizer_->EncodeAll(texts);
+  ASSERT_EQ(tokens.size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    ASSERT_TRUE(tokens[i].ok()) << tokens[i].status();
+    EXPECT_EQ(*tokens[i], expected_["texts"][i]["tokens"].get<std::vector<int32_t>>()) << texts[i];
+  }
+}
+
 TEST_P(Tokenizer, MakesTheTextOfItsLibrary) {
   for (const Json& text : expected_["texts"]) {
     if (text["decoded"].is_null()) continue;
@@ -302,6 +313,23 @@ TEST(TokenizerProcess, SaysWhatTheTemplateRefuses) {
   EXPECT_THAT(std::string(text.status().message()), HasSubstr("only users speak here"));
   // It goes on.
   EXPECT_TRUE(tokenizer->Encode("Hi").ok());
+}
+
+// More than go into one message, one of them refused.
+TEST(TokenizerProcess, AnswersEachOfManyTexts) {
+  const auto tokenizer = Start(Golden("t5/spiece.model"));
+  ASSERT_NE(tokenizer, nullptr);
+  std::string longer;
+  while (longer.size() < 50'000) longer += "To be, or not to be. ";
+  std::vector<std::string> texts(12, longer);
+  texts[7] = std::string("a\0b", 3);
+  texts[9] = "";
+  const auto tokens = tokenizer->EncodeAll(texts);
+  ASSERT_EQ(tokens.size(), texts.size());
+  EXPECT_THAT(std::string(tokens[7].status().message()), HasSubstr("U+0000"));
+  for (size_t i = 0; i < texts.size(); ++i)
+    if (i != 7) EXPECT_EQ(*tokens[i], *tokenizer->Encode(texts[i])) << i;
+  EXPECT_TRUE(tokenizer->EncodeAll({}).empty());
 }
 
 TEST(TokenizerProcess, NamesAProgramThatCannotBeStarted) {
