@@ -163,6 +163,13 @@ nlohmann::ordered_json WorkerJson(const v1::JobStatus& job, const v1::WorkerStat
           {"slow_factor", worker.slow_factor() > 0 ? worker.slow_factor() : 1}};
 }
 
+nlohmann::ordered_json ExpertLoadsJson(const v1::JobStatus& job) {
+  nlohmann::ordered_json loads = nlohmann::ordered_json::array();
+  for (const v1::ExpertLoad& load : job.expert_loads())
+    loads.push_back({{"expert_ranks", load.ranks()}, {"fullest", load.fullest()}});
+  return loads;
+}
+
 nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
   return {{"job", job.job_id()},
           {"owner", job.owner()},
@@ -173,7 +180,8 @@ nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
           {"submitted", job.next_iteration()},
           {"planned", job.planned_iteration()},
           {"completed", job.completed_iteration()},
-          {"workers", job.workers_size()}};
+          {"workers", job.workers_size()},
+          {"expert_loads", ExpertLoadsJson(job)}};
 }
 
 std::string JobTable(const std::vector<v1::JobStatus>& jobs) {
@@ -315,6 +323,18 @@ std::string ValidationsText(const std::vector<v1::JobStatus>& jobs, const Meshes
   return text;
 }
 
+// "experts of job mix: of 4 ranks that divide them the fullest has 1.75 times its share of rows".
+std::string ExpertLoadsText(const std::vector<v1::JobStatus>& jobs) {
+  std::string text;
+  for (const v1::JobStatus& job : jobs)
+    for (const v1::ExpertLoad& load : job.expert_loads())
+      absl::StrAppendFormat(
+          &text,
+          "\nexperts of job %s: of %d ranks that divide them the fullest has %.2f times its share of rows\n",
+          job.job_id(), load.ranks(), load.fullest());
+  return text;
+}
+
 nlohmann::ordered_json ValidationJson(const JobMeshes& job) {
   if (!job.validation.has_value()) return nullptr;
   return {{"iteration", job.validation->first}, {"loss", job.validation->second}};
@@ -355,7 +375,7 @@ absl::Status RunStatus(const StatusFlags& flags) {
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
   PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), TaskLossesText(jobs, meshes),
-                        ValidationsText(jobs, meshes), "\n", WorkerTable(wanted)));
+                        ValidationsText(jobs, meshes), ExpertLoadsText(jobs), "\n", WorkerTable(wanted)));
   if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())

@@ -98,8 +98,21 @@ bool HasPadding(const v1::Plan& plan) {
   return static_cast<double>(plan.real_tokens()) < kNoPadding * static_cast<double>(plan.computed_tokens());
 }
 
-// Questions about the machine and the batch.
-std::vector<Question> Conditions(const v1::Plan& plan) {
+// Whether the ranks of a mesh wait for the one whose experts have most rows.
+bool HasUnevenRouter(const v1::JobSpec& job) {
+  const auto is_uneven = [&](const v1::Mesh& mesh) {
+    return std::any_of(
+        job.profile().expert_loads().begin(), job.profile().expert_loads().end(),
+        [&](const v1::ExpertLoad& load) { return load.ranks() == mesh.expert() && load.fullest() > 1; });
+  };
+  bool uneven = job.strategies().empty() && is_uneven(job.mesh());
+  for (const v1::Strategy& strategy : job.strategies())
+    for (const v1::StrategyMesh& mesh : strategy.meshes()) uneven = uneven || is_uneven(mesh.mesh());
+  return uneven;
+}
+
+// Questions about the machine, the model and the batch.
+std::vector<Question> Conditions(const v1::JobSpec& job, const v1::Plan& plan) {
   std::vector<Question> questions = {
       {.condition = "unlimited memory",
        .advice = "use more stages (--pp), divide the optimizer state (--shard-optimizer-state) or cut the "
@@ -123,6 +136,14 @@ std::vector<Question> Conditions(const v1::Plan& plan) {
     questions.push_back({.condition = "no padding",
                          .advice = "use a packed layout (--policy dynamic --layout packed)",
                          .change = WithoutPadding});
+  if (HasUnevenRouter(job))
+    questions.push_back(
+        {.condition = "experts used evenly",
+         .advice =
+             "weigh the routers' balance loss more (router_aux_loss_coef, --router-balance-loss), or divide "
+             "experts over fewer ranks (--ep)",
+         .only_relaxes = true,
+         .change = [](Request* request) { request->job.mutable_profile()->clear_expert_loads(); }});
   return questions;
 }
 
@@ -269,7 +290,7 @@ absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::
                                               const core::RunTasks& run_tasks) {
   Asker asker(job, planned, run_tasks);
   for (const std::vector<Question>& questions :
-       {Conditions(planned.plan()), Choices(job), LargerGroups(job)}) {
+       {Conditions(job, planned.plan()), Choices(job), LargerGroups(job)}) {
     for (const Question& question : questions) {
       if (progress) progress(question.condition);
       PENSTOCK_RETURN_IF_ERROR(asker.Ask(question));

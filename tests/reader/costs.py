@@ -49,9 +49,11 @@ class PassTimes:
 class LayerTimes:
     """Times of one kind of layer. `axes` names the axes that its tables have."""
 
-    def __init__(self, layer, grid, axes, tensors, contexts, experts):
+    def __init__(self, layer, grid, axes, tensors, contexts, experts, loaded=1.0):
         self._layer = layer
-        self._form, self._form_divisor, self._table_divisor = layer.forward, 1, 1
+        # By what an uneven router multiplies what depends on tokens.
+        self._loaded = loaded
+        self._form, self._form_divisor, self._table_divisor = self._with_load(layer.forward), 1, 1
         self._tables_count = contexts == 1
         if tensors > 1 or experts > 1:
             self._divide(tensors, experts)
@@ -73,9 +75,12 @@ class LayerTimes:
             raise NoCost(f"layer '{self._layer.name}' has no figures for {tensors} tensor ranks")
         self._table_divisor = found[0].degree * found[0].efficiency
         if found[0].forward is not None:
-            self._form = found[0].forward
+            self._form = self._with_load(found[0].forward)
         else:
             self._form_divisor = self._table_divisor
+
+    def _with_load(self, form):
+        return form and form.with_fields(target_token_ns=form.target_token_ns * self._loaded)
 
     def ratio(self, level):
         return self._ratios[level]
@@ -108,8 +113,8 @@ class LayerTimes:
 
     def _with_forms_of_its_own(self, forward, sums):
         """Where the two parts of the backward pass have closed forms."""
-        inputs = self._undivided(self._layer.backward_input, sums) / self._table_divisor
-        weight = self._undivided(self._layer.backward_weight, sums) / self._table_divisor
+        inputs = self._undivided(self._with_load(self._layer.backward_input), sums) / self._table_divisor
+        weight = self._undivided(self._with_load(self._layer.backward_weight), sums) / self._table_divisor
         more = {level: forward * (self._ratios[level] - self._ratios["none"]) for level in LEVELS}
         return PassTimes(forward, {level: inputs + weight + more[level] for level in LEVELS}, weight)
 
@@ -174,7 +179,7 @@ class LayerTimes:
 
         def interpolate(depth, offset):
             if depth == len(places):
-                return table[offset] * NANOSECONDS_PER_MILLISECOND
+                return table[offset] * NANOSECONDS_PER_MILLISECOND * self._loaded
             index, fraction = places[depth]
             position = offset * len(self._axes[depth]) + index
             low = interpolate(depth + 1, position)
@@ -225,6 +230,12 @@ def _expert_product_share(model):
     return of_experts / (of_experts + model.experts + of_shared + 2 * inner + 2 * key_values)
 
 
+def _expert_kept_bytes(model, element):
+    """What experts keep of the rows of one token."""
+    matrices = 3 if model.feed_forward in GATED else 2
+    return model.experts_per_token * (model.hidden + matrices * model.ffn) * element
+
+
 # By LinearLayer: what an adapter has beside rows or columns of the residual stream.
 QUERY, KEY, VALUE, OUTPUT = 1, 2, 3, 4
 
@@ -243,7 +254,11 @@ class Costs:
         self.repeated = _repeated_key_value_bytes(model, tensors, profile.bytes_per_element)
         self.adapters = model.adapters
         self._model = model
-        self._expert_share = _expert_product_share(model) if experts > 1 else 0.0
+        self.fullest = next((load.fullest for load in profile.expert_loads if load.ranks == experts and experts > 1), 1.0)
+        share = _expert_product_share(model) if experts > 1 else 0.0
+        loaded = 1 + share * (self.fullest - 1)
+        self._expert_share = share * self.fullest / loaded
+        self._kept_of_rows = (self.fullest - 1) * _expert_kept_bytes(model, profile.bytes_per_element) if experts > 1 else 0.0
         self.profile = profile
         self.is_t5 = is_t5
         self._by_name = {layer.name: layer for layer in profile.layers}
@@ -255,7 +270,8 @@ class Costs:
             axes.update(decoder=(rows, target))
         self.kinds = tuple(kind for kind in ("encoder", "decoder") if kind in axes)
         self._times = {
-            kind: LayerTimes(self.layer(kind), profile.grid, names, tensors, contexts, experts) for kind, names in axes.items()
+            kind: LayerTimes(self.layer(kind), profile.grid, names, tensors, contexts, experts, loaded if kind == "decoder" else 1.0)
+            for kind, names in axes.items()
         }
 
     def layer(self, kind):
@@ -304,15 +320,17 @@ class Costs:
             return 0.0
         return closed_form(time, source_tokens, source_squares, target_tokens, target_squares, 0)
 
-    def layer_bytes(self, layer_bytes, sums, more=0.0):
-        """Bytes of a LayerBytes for a micro-batch, and `more` of a target token; one that is not set takes none."""
+    def layer_bytes(self, layer_bytes, sums, more=0.0, of_rows=0.0):
+        """Bytes of a LayerBytes for a micro-batch, its target tokens having `of_rows` more each, before they are divided over tensor
+        ranks, and `more` behind that; one that is not set takes none."""
         source = layer_bytes.source_token_bytes * sums.source_tokens if layer_bytes else 0.0
-        target = layer_bytes.target_token_bytes * sums.target_tokens if layer_bytes else 0.0
+        target = ((layer_bytes.target_token_bytes if layer_bytes else 0.0) + of_rows) * sums.target_tokens
         return round_half_up((source + target) / self.tensors + more * sums.target_tokens)
 
     def stored(self, kind, level, sums):
         repeated = self.repeated if kind == "decoder" and level != "full" else 0.0
-        stored = self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated)
+        of_rows = self._kept_of_rows if kind == "decoder" and level != "full" else 0.0
+        stored = self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated, of_rows)
         return stored + self.rows(sums) if level == "selective" else stored
 
     def rows(self, sums):
@@ -320,10 +338,12 @@ class Costs:
         if self.expert_ranks == 1:
             return 0
         tokens = sums.target_tokens
-        return self.row_bytes * (tokens - tokens // self.tensors * (self.tensors - 1))
+        return math.floor(self.row_bytes * (tokens - tokens // self.tensors * (self.tensors - 1)) * self.fullest)
 
     def peak(self, kind, sums):
-        return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated if kind == "decoder" else 0.0)
+        if kind != "decoder":
+            return self.layer_bytes(self.layer(kind).peak, sums)
+        return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated, self._kept_of_rows)
 
     def slowness(self, ranks):
         """By what passes of the stage group of these ranks are slower than the profile says."""

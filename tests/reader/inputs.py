@@ -141,6 +141,12 @@ def with_slow_ranks(file, factors):
     return {**file, "profile": {**file["profile"], "slow_ranks": ranks}}
 
 
+def with_uneven_router(file, loads):
+    """The same of a job whose router fills one of the ranks that divide experts more than the others; `loads` by their number."""
+    loads = [{"ranks": ranks, "fullest": fullest} for ranks, fullest in sorted(loads.items())]
+    return {**file, "profile": {**file["profile"], "expert_loads": loads}}
+
+
 def _file(name, model, profile, dtype):
     """A ProfileFile as JSON."""
     model = {**model, "max_sequence_length": 2048, "dtype": f"DATA_TYPE_{dtype}"}
@@ -203,6 +209,9 @@ PROFILES = {
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)])),
     "gpt-experts-parts-slow": with_slow_ranks(with_windows(with_small_overhead(with_experts(
         gpt_profile(loss_tokens_only=True, hidden=46, heads=2, cluster={"gpus_per_node": 3, "exchange_overlap": 1, **_LINKS_FOR_PARTS}), 8, [(1, 8)])), 24, 3), {1: 1.37, 6: 1.533}),
+    # Routers of which ranks have up to 2.13 times their share of rows.
+    "gpt-experts-uneven": with_uneven_router(with_small_overhead(with_experts(
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, **_LINKS_FOR_PARTS}), 16, [(1, 2)])), {2: 1.371, 4: 2.131, 8: 1.83}),
     "gpt-experts": with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]),
     "gpt-shared-expert": with_shared_expert(with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]), 80, True),

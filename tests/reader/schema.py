@@ -42,6 +42,11 @@ class Message:
         self.__dict__.update(values)
         self.__dict__["_type"] = type_name
 
+    def with_fields(self, **values):
+        """One with these in place of its own."""
+        fields = {name: value for name, value in self.__dict__.items() if name != "_type"}
+        return Message(self._type, {**fields, **values})
+
     def __eq__(self, other):
         return isinstance(other, Message) and self.__dict__ == other.__dict__
 

@@ -84,6 +84,7 @@ struct IterationReport {
   double loss = 0;
   double router_balance_loss = 0;
   double router_z_loss = 0;
+  std::vector<uint64_t> expert_rows = {};
   double gradient_norm = 0;
   std::vector<MeasuredPart> parts = {};
   double learning_rate = 0;

@@ -3,9 +3,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace penstock::worker {
+
+// Of the layers of a rank.
+struct ExpertLoads {
+  // Rows of the fullest expert over an even share, of the layer where that is most; 0: there were none.
+  double fullest = 0;
+  // Where ranks divide experts, of each layer that has some, from the lowest up: the rows that came to this
+  // rank's. Else none.
+  std::vector<uint64_t> rows = {};
+};
 
 // Of one layer, on one rank. Not thread-safe.
 class ExpertLoad {
@@ -18,14 +28,15 @@ class ExpertLoad {
     even_ += even;
   }
 
-  // Rows of the fullest expert over the even share since the last call; 0: there were none.
-  double TakeRatio() {
+  // Adds what came since the last call. `divided`: ranks divide the experts.
+  void TakeTo(ExpertLoads& loads, bool divided) {
     const double most =
         rows_.empty() ? 0 : static_cast<double>(*std::max_element(rows_.begin(), rows_.end()));
-    const double ratio = even_ > 0 ? most / even_ : 0;
+    if (even_ > 0) loads.fullest = std::max(loads.fullest, most / even_);
+    if (divided)
+      loads.rows.push_back(static_cast<uint64_t>(std::accumulate(rows_.begin(), rows_.end(), int64_t{0})));
     rows_.clear();
     even_ = 0;
-    return ratio;
   }
 
  private:

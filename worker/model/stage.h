@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/model/expert_load.h"
 #include "worker/model/flat_parameters.h"
 #include "worker/model/linear.h"
 #include "worker/model/token_batch.h"
@@ -103,9 +104,8 @@ class Stage {
 
   virtual void ZeroGradients() = 0;
 
-  // Of its layers with experts, since the last call: the most rows that an expert of this rank had, over an
-  // even share of them; 0: there was none.
-  virtual double TakeExpertLoad() { return 0; }
+  // Of its layers with experts, since the last call.
+  virtual ExpertLoads TakeExpertLoads() { return {}; }
   // Weighted losses of its routers, of this rank's tokens, since the last call; the host waits.
   virtual RouterLosses TakeRouterLosses() { return {}; }
 

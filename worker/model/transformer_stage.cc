@@ -86,7 +86,7 @@ class TransformerStage : public Stage {
                                               const ProductsBeside& beside) override;
   absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) override;
   void ZeroGradients() override;
-  double TakeExpertLoad() override;
+  ExpertLoads TakeExpertLoads() override;
   RouterLosses TakeRouterLosses() override;
   const FlatParameters& flat_parameters() const override { return parameters_; }
 
@@ -373,13 +373,13 @@ absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside put_aside,
 
 void TransformerStage::ZeroGradients() { parameters_.gradients.zero_(); }
 
-double TransformerStage::TakeExpertLoad() {
-  double most = 0;
+ExpertLoads TransformerStage::TakeExpertLoads() {
+  ExpertLoads loads;
   for (const LayerPart& layer : parts_.target.layers) {
     if (layer.feed_forward.experts.has_value())
-      most = std::max(most, layer.feed_forward.experts->load->TakeRatio());
+      layer.feed_forward.experts->load->TakeTo(loads, group_.place().experts > 1);
   }
-  return most;
+  return loads;
 }
 
 RouterLosses TransformerStage::TakeRouterLosses() {

@@ -87,7 +87,9 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   result.peak_memory_bytes =
       times.peak_memory_bytes > 0 ? times.peak_memory_bytes : PeakTensorBytes(parts_.device->place());
   for (const auto& [_, stage] : parts_.stages) {
-    result.expert_load = std::max(result.expert_load, stage->TakeExpertLoad());
+    const ExpertLoads loads = stage->TakeExpertLoads();
+    result.expert_load = std::max(result.expert_load, loads.fullest);
+    result.expert_rows.insert(result.expert_rows.end(), loads.rows.begin(), loads.rows.end());
     const RouterLosses losses = stage->TakeRouterLosses();
     result.router_balance_loss += losses.balance;
     result.router_z_loss += losses.z;

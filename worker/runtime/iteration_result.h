@@ -27,6 +27,8 @@ struct IterationResult {
   int64_t peak_memory_bytes = 0;
   // Of all layers with experts: the most rows that an expert of this rank had, over an even share; 0: none.
   double expert_load = 0;
+  // See ReportIterationRequest.expert_rows.
+  std::vector<uint64_t> expert_rows = {};
   // Weighted losses of routers, of this rank's layers and tokens.
   double router_balance_loss = 0;
   double router_z_loss = 0;

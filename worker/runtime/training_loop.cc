@@ -18,6 +18,7 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .loss = result.loss,
           .router_balance_loss = result.router_balance_loss,
           .router_z_loss = result.router_z_loss,
+          .expert_rows = std::move(result.expert_rows),
           .gradient_norm = result.gradient_norm,
           .parts = std::move(result.parts),
           .learning_rate = result.learning_rate,

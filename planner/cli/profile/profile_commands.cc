@@ -68,6 +68,16 @@ std::string SlowRanks(const v1::CostProfile& profile) {
   return absl::StrCat("slow ranks    ", absl::StrJoin(ranks, ", "), "\n");
 }
 
+// Likewise.
+std::string UnevenExperts(const v1::CostProfile& profile) {
+  if (profile.expert_loads().empty()) return "";
+  std::vector<std::string> loads;
+  for (const v1::ExpertLoad& load : profile.expert_loads())
+    loads.push_back(
+        absl::StrFormat("of %d ranks the fullest has %.3g times its share", load.ranks(), load.fullest()));
+  return absl::StrCat("experts       ", absl::StrJoin(loads, ", "), "\n");
+}
+
 std::string Describe(const v1::CostProfile& profile) {
   const v1::Cluster& cluster = profile.cluster();
   return absl::StrCat(
@@ -77,7 +87,7 @@ std::string Describe(const v1::CostProfile& profile) {
       cluster.gpus_per_node(), " ranks a node\n", "links         ",
       Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
       Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
-      SlowRanks(profile),
+      SlowRanks(profile), UnevenExperts(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
                       "--shard-optimizer-state; a step takes %.3g ns a byte\n\n",
                       profile.state_bytes_per_parameter_byte(),

@@ -288,6 +288,7 @@ absl::Status UpRun::Train() {
     EndTrial(run);
     SayThatItDrains(run);
     if (const std::string news = slow_ranks_.Take(run.status()); !news.empty()) console_.SayNews(news);
+    if (const std::string news = expert_loads_.Take(run.status()); !news.empty()) console_.SayNews(news);
     SayWhatThePlannerCannot(run);
     SayWhatCheckpointIsMissing(run);
     Validate(run);

@@ -17,6 +17,7 @@
 #include "planner/cli/trace_recorder.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
+#include "planner/cli/up/expert_load_news.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/rank_validation.h"
 #include "planner/cli/up/run_console.h"
@@ -171,6 +172,7 @@ class UpRun {
   bool said_that_curves_fail_ = false;
   bool said_that_it_drains_ = false;
   SlowRankNews slow_ranks_;
+  ExpertLoadNews expert_loads_;
   WaitNews trouble_{WaitNews::kTrouble};
   WaitNews held_by_quota_;
   // The last checkpoint that was looked for.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "planner/core/calibrate/fit_costs.h"
 #include "planner/core/calibrate/foretold_pass.h"
 #include "planner/core/calibrate/least_squares.h"
+#include "planner/core/calibrate/measured_expert_load.h"
 #include "planner/core/calibrate/revise_profile.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
@@ -35,6 +37,9 @@ constexpr double kSettled = 0.005;
 // much worse.
 constexpr double kSpeedChange = 0.05;
 constexpr double kMostLoss = 0.02;
+// A router that has become so much more or less even is worth other plans likewise: of its rows memory is
+// planned, too.
+constexpr double kLoadChange = 0.1;
 // More than that is no waiting between passes.
 constexpr double kMostMissing = 3;
 
@@ -106,17 +111,15 @@ absl::StatusOr<Measurements> MeasuredIn(const Planner& planner,
 }
 
 // The costs of passes, and who is slow. A fit to all ranks lies between the slow and the others: passes are
-// fitted again as they would have been on ranks that are not slow.
-absl::StatusOr<CostFactors> FitPasses(const Planner& planner, absl::Span<const SlowRank> before,
-                                      std::vector<MeasuredPass> passes) {
-  const v1::CostProfile& base = planner.spec().profile();
-  const Job& job = planner.job();
+// fitted again as they would have been on ranks that are not slow. `costs`: what `base` says.
+absl::StatusOr<CostFactors> FitPasses(const CostModel& costs, const v1::CostProfile& base, const Job& job,
+                                      absl::Span<const SlowRank> before, std::vector<MeasuredPass> passes) {
   std::vector<SlowRank> slow;
   CostFactors factors;
   for (int round = 0; round < kSlowRankRounds; ++round) {
     std::vector<MeasuredPass> usual = passes;
     TakeSlownessOut(slow, job.topology, &usual);
-    factors = FitCosts(planner.costs(), usual);
+    factors = FitCosts(costs, usual);
     PENSTOCK_ASSIGN_OR_RETURN(Profile fitted, ProfileFromProto(ReviseProfile(base, job.architecture, factors),
                                                                job.architecture, job.windows));
     std::vector<SlowRank> found = FindSlowRanks(CostModel(std::move(fitted), job), passes, before,
@@ -129,14 +132,41 @@ absl::StatusOr<CostFactors> FitPasses(const Planner& planner, absl::Span<const S
   return factors;
 }
 
-absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, absl::Span<const SlowRank> before,
+// The profile that the job was registered with, and what has been measured of its routers since: what passes
+// are fitted to, which the fullest rank makes longer.
+v1::CostProfile BaseOf(const Planner& planner, const v1::CostProfile& in_effect,
+                       absl::Span<const ObservedIteration> iterations) {
+  v1::CostProfile base = planner.spec().profile();
+  *base.mutable_expert_loads() = in_effect.expert_loads();
+  CostFactors load;
+  load.expert_load = MeasuredExpertLoad(planner.job().topology, iterations);
+  return load.expert_load.has_value() ? ReviseProfile(base, planner.job().architecture, load) : base;
+}
+
+absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, const v1::CostProfile& base,
+                                      absl::Span<const SlowRank> before,
                                       absl::Span<const ObservedIteration> iterations) {
   PENSTOCK_ASSIGN_OR_RETURN(Measurements all, MeasuredIn(planner, iterations));
-  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FitPasses(planner, before, std::move(all.passes)));
+  const Job& job = planner.job();
+  PENSTOCK_ASSIGN_OR_RETURN(Profile profile, ProfileFromProto(base, job.architecture, job.windows));
+  const CostModel costs(std::move(profile), job);
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FitPasses(costs, base, job, before, std::move(all.passes)));
   factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
   factors.link = std::clamp(QuantileOf(std::move(all.transfer_ratios), kTransferQuantile),
                             1 / kMostLinkFactor, kMostLinkFactor);
   return factors;
+}
+
+// Of the fullest rank's rows, over what it had; of a mesh that had no load yet it had an even share.
+double ChangeOfLoads(const v1::CostProfile& before, const v1::CostProfile& after) {
+  std::map<uint32_t, double> known;
+  for (const v1::ExpertLoad& load : before.expert_loads()) known[load.ranks()] = load.fullest();
+  double change = 0;
+  for (const v1::ExpertLoad& load : after.expert_loads()) {
+    const double had = known.contains(load.ranks()) ? known[load.ranks()] : 1;
+    change = std::max(change, std::abs(load.fullest() / had - 1));
+  }
+  return change;
 }
 
 absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job,
@@ -152,10 +182,10 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
                                                      StopToken stop) {
   if (iterations.empty()) return std::nullopt;
   const Job& job = planner.job();
+  const v1::CostProfile base = BaseOf(planner, in_effect, iterations);
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
-                            FactorsOf(planner, SlowRanksFromProto(in_effect), iterations));
+                            FactorsOf(planner, base, SlowRanksFromProto(in_effect), iterations));
   PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
-  const v1::CostProfile& base = planner.spec().profile();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> missing,
                             RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
   factors.all = std::clamp(UpperMedian(missing), 1 / kMostMissing, kMostMissing);
@@ -169,7 +199,8 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   if (result.error_after <= result.error_before - kLeastGain) return result;
   const bool other_speeds =
       LargestChange(SlowRanksFromProto(in_effect), SlowRanksFromProto(result.profile)) >= kSpeedChange;
-  if (other_speeds && result.error_after <= result.error_before + kMostLoss) return result;
+  const bool other_work = other_speeds || ChangeOfLoads(in_effect, result.profile) >= kLoadChange;
+  if (other_work && result.error_after <= result.error_before + kMostLoss) return result;
   return std::nullopt;
 }
 

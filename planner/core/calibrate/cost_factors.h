@@ -34,6 +34,8 @@ struct CostFactors {
   double all = 1;
   // Those of the profile are replaced by them; nothing: they stay.
   std::optional<std::vector<SlowRank>> slow_ranks;
+  // That of its number of ranks is replaced by it, or added; nothing: all stay.
+  std::optional<ExpertLoad> expert_load;
 
   CostFactors() {
     for (auto& levels : backward_ratio) levels.fill(1);

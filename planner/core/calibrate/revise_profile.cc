@@ -84,6 +84,23 @@ void ReviseLinks(double factor, v1::Cluster* cluster) {
   cluster->set_inter_node_latency_ns(scaled(cluster->inter_node_latency_ns()));
 }
 
+// Loads of meshes with other numbers of expert ranks stay.
+void ReviseLoad(const ExpertLoad& load, v1::CostProfile* profile) {
+  auto& loads = *profile->mutable_expert_loads();
+  const auto ranks = static_cast<uint32_t>(load.ranks);
+  auto same = std::find_if(loads.begin(), loads.end(),
+                           [&](const v1::ExpertLoad& known) { return known.ranks() == ranks; });
+  if (same == loads.end()) {
+    loads.Add()->set_ranks(ranks);
+    std::sort(loads.begin(), loads.end(), [](const v1::ExpertLoad& left, const v1::ExpertLoad& right) {
+      return left.ranks() < right.ranks();
+    });
+    same = std::find_if(loads.begin(), loads.end(),
+                        [&](const v1::ExpertLoad& known) { return known.ranks() == ranks; });
+  }
+  same->set_fullest(load.fullest);
+}
+
 }  // namespace
 
 v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture architecture,
@@ -106,6 +123,7 @@ v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture archi
       added->set_factor(slow.factor);
     }
   }
+  if (factors.expert_load.has_value()) ReviseLoad(*factors.expert_load, &revised);
   return revised;
 }
 

@@ -253,6 +253,24 @@ absl::Status CheckSlowRanks(const v1::CostProfile& profile) {
   return absl::OkStatus();
 }
 
+absl::Status CheckExpertLoads(const v1::CostProfile& profile) {
+  for (int i = 0; i < profile.expert_loads_size(); ++i) {
+    const v1::ExpertLoad& load = profile.expert_loads(i);
+    const std::string field = absl::StrCat("expert_loads[", i, "]");
+    const uint32_t before = i == 0 ? 1 : profile.expert_loads(i - 1).ranks();
+    if (load.ranks() <= before || load.ranks() > kMostContextRanks * kMostTensorRanks) {
+      return WrongInProfile(
+          absl::StrCat(field, ".ranks"),
+          absl::StrCat(load.ranks(), "; ascending, from 2 to ", kMostContextRanks * kMostTensorRanks));
+    }
+    if (!(load.fullest() >= 1 && load.fullest() <= load.ranks())) {
+      return WrongInProfile(absl::StrCat(field, ".fullest"),
+                            absl::StrCat(load.fullest(), "; from 1 to its ranks, ", load.ranks()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckProfile(const v1::CostProfile& profile) {
@@ -279,6 +297,7 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   PENSTOCK_RETURN_IF_ERROR(
       Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));
   PENSTOCK_RETURN_IF_ERROR(CheckSlowRanks(profile));
+  PENSTOCK_RETURN_IF_ERROR(CheckExpertLoads(profile));
   return CheckCluster(profile.cluster());
 }
 

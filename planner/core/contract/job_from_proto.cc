@@ -70,6 +70,12 @@ double ExpertProductShare(const v1::ModelSpec& model) {
   return static_cast<double>(of_experts) / static_cast<double>(of_experts + of_others);
 }
 
+// Of the rows of one token: what goes into an expert, and what each of its matrices makes or reads inside.
+int64_t ExpertKeptBytes(const v1::ModelSpec& model, int64_t bytes_per_element) {
+  return int64_t{model.experts_per_token()} * (model.hidden() + MatricesOfExpert(model) * model.ffn()) *
+         bytes_per_element;
+}
+
 // Gradients of T5's [buckets, heads] in the type that they are summed in.
 int64_t SharedTableBytes(const v1::ModelSpec& model) {
   if (model.architecture() != v1::ARCHITECTURE_T5) return 0;
@@ -380,6 +386,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.expert_parameter_bytes = ExpertParameterBytes(spec.model(), job.bytes_per_element);
   job.expert_products = int64_t{spec.model().experts()} * MatricesOfExpert(spec.model());
   job.expert_product_share = ExpertProductShare(spec.model());
+  job.expert_kept_bytes = ExpertKeptBytes(spec.model(), job.bytes_per_element);
   const int64_t profiled = spec.profile().bytes_per_element();
   if (profiled != 0 && profiled != job.bytes_per_element) {
     return Wrong("job.profile.bytes_per_element",

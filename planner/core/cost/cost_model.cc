@@ -6,6 +6,7 @@
 
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/level_counts.h"
+#include "planner/core/cost/loaded_experts.h"
 #include "planner/core/cost/rounding.h"
 #include "planner/core/cost/world_reshard.h"
 
@@ -60,20 +61,21 @@ int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 }  // namespace
 
 CostModel::CostModel(Profile profile, const Job& job)
-    : profile_(std::move(profile)),
+    : profile_(LoadedProfile(std::move(profile), job)),
       topology_(job.topology),
       nodes_(topology_, profile_.cluster.gpus_per_node, job.world.first_rank),
       world_(job.world),
       slow_groups_(profile_.slow_ranks, topology_),
       layer_model_(profile_, shape().group),
-      exchange_model_(profile_.cluster, job, nodes_),
+      exchange_model_(profile_, job, nodes_),
       repeated_(RepeatedHeadsOf(job, group().tensor)),
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element),
       shared_table_bytes_(job.shared_table_bytes),
       token_table_(job.token_table),
       expert_products_(job.expert_products / group().expert),
-      expert_product_share_(job.expert_product_share),
+      expert_product_share_(job.expert_product_share * profile_.fullest_experts /
+                            LoadFactor(job.expert_product_share, profile_.fullest_experts)),
       divided_state_(job.shard_optimizer_state),
       has_shares_(job.parameter_shares) {
   if (makes_beside() && group().tensor == 1) most_parts_ = job.most_parts;

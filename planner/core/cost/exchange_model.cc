@@ -1,6 +1,7 @@
 #include "planner/core/cost/exchange_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/rounding.h"
@@ -13,12 +14,13 @@ constexpr int64_t kRowNumberBytes = 16;
 
 }  // namespace
 
-ExchangeModel::ExchangeModel(const Cluster& cluster, const Job& job, const Nodes& nodes)
-    : cluster_(cluster),
+ExchangeModel::ExchangeModel(const Profile& profile, const Job& job, const Nodes& nodes)
+    : cluster_(profile.cluster),
       group_(job.topology.shape().group),
       tensor_link_(nodes.OfTensorRanks()),
       expert_link_(nodes.OfExpertRanks()),
       experts_per_token_(job.experts_per_token),
+      fullest_experts_(profile.fullest_experts),
       token_bytes_(job.hidden * job.bytes_per_element),
       key_value_bytes_(2 * ((job.key_value_heads + group_.tensor - 1) / group_.tensor) * job.head_width *
                        job.bytes_per_element) {}
@@ -43,11 +45,15 @@ ExchangeCosts::Half ExchangeModel::HalfOf(double tokens) const {
   return {bytes, CollectiveNs(bytes, tensor_link_)};
 }
 
-// The router is expected to spread rows over the experts evenly: of E ranks each has one E-th of them.
+// Of E ranks each has one E-th of the experts, and on average so many of the rows.
 ExchangeCosts::Half ExchangeModel::RowsOf(double tokens, int64_t row_bytes) const {
   const int64_t bytes = static_cast<int64_t>(tokens) * experts_per_token_ * row_bytes * (group_.expert - 1) /
                         (int64_t{group_.expert} * group_.tensor);
-  return {bytes, CollectiveNs(bytes, expert_link_)};
+  return {bytes, CollectiveNs(OfFullest(bytes), expert_link_)};
+}
+
+int64_t ExchangeModel::OfFullest(int64_t even_bytes) const {
+  return static_cast<int64_t>(std::floor(static_cast<double>(even_bytes) * fullest_experts_));
 }
 
 double ExchangeModel::RowsTokenNs() const {
@@ -55,14 +61,14 @@ double ExchangeModel::RowsTokenNs() const {
   const double bytes = static_cast<double>(kRowExchanges * experts_per_token_) *
                        static_cast<double>(2 * token_bytes_ + kRowNumberBytes) * (group_.expert - 1) /
                        (static_cast<double>(group_.expert) * group_.tensor);
-  return bytes / BytesPerSecond(expert_link_) * 1e9;
+  return bytes * fullest_experts_ / BytesPerSecond(expert_link_) * 1e9;
 }
 
 int64_t ExchangeModel::RowBytes(const TokenSums& sums) const {
   if (!group_.divides_experts()) return 0;
   const auto tokens = static_cast<int64_t>(sums.target);
   const int64_t most = tokens - tokens / group_.tensor * (group_.tensor - 1);
-  return most * experts_per_token_ * (token_bytes_ + kRowNumberBytes);
+  return OfFullest(most * experts_per_token_ * (token_bytes_ + kRowNumberBytes));
 }
 
 double ExchangeModel::HalfTokenNs() const {

@@ -16,7 +16,8 @@ namespace penstock::core {
 
 class ExchangeModel {
  public:
-  ExchangeModel(const Cluster& cluster, const Job& job, const Nodes& nodes);
+  // Of a loaded profile (loaded_experts.h).
+  ExchangeModel(const Profile& profile, const Job& job, const Nodes& nodes);
 
   // Whether anything can be: a stage group has several ranks.
   bool any() const { return group_.ranks() > 1; }
@@ -34,7 +35,7 @@ class ExchangeModel {
   // The rows of a token of a context rank, to experts on other ranks and back, in a forward and in a backward
   // pass of one layer that keeps everything: as HalfTokenNs; 0 where no ranks divide the experts.
   double RowsTokenNs() const;
-  // Of the rows that a rank makes of its part of so many tokens, bytes; 0 likewise.
+  // Of the rows that the fullest rank has for its part of so many tokens, bytes; 0 likewise.
   int64_t RowBytes(const TokenSums& sums) const;
   // Keys and values of a token, in one layer.
   double KeyValueTokenNs(Link link) const {
@@ -46,6 +47,8 @@ class ExchangeModel {
   double BytesPerSecond(Link link) const;
   int64_t CollectiveNs(int64_t bytes, Link link) const;
   ExchangeCosts::Half HalfOf(double tokens) const;
+  // Of rows: what the fullest rank has.
+  int64_t OfFullest(int64_t even_bytes) const;
   // `row_bytes`: of one row.
   ExchangeCosts::Half RowsOf(double tokens, int64_t row_bytes) const;
 
@@ -54,6 +57,8 @@ class ExchangeModel {
   Link tensor_link_;
   Link expert_link_;
   int64_t experts_per_token_;
+  // Rows of the fullest of the ranks that divide the experts, over an even share: the others wait for it.
+  double fullest_experts_;
   // Of a token between layers.
   int64_t token_bytes_;
   int64_t key_value_bytes_;

@@ -111,6 +111,12 @@ struct SlowRank {
   double factor = 1;
 };
 
+// See v1::ExpertLoad.
+struct ExpertLoad {
+  int32_t ranks = 0;
+  double fullest = 1;
+};
+
 enum LayerKind : int { kEncoder = 0, kDecoder = 1, kHead = 2, kLayerKinds = 3 };
 
 struct Profile {
@@ -128,6 +134,11 @@ struct Profile {
   Cluster cluster;
   // Ascending by rank.
   std::vector<SlowRank> slow_ranks;
+  // Ascending by ranks. Empty in a profile that is loaded (loaded_experts.h).
+  std::vector<ExpertLoad> expert_loads;
+  // Of the mesh that it is loaded for: rows of the fullest of the ranks that divide the experts, over an even
+  // share.
+  double fullest_experts = 1;
 
   // Whether every layer has one, which packed micro-batches need.
   bool has_closed_form() const {

@@ -5,6 +5,7 @@
 #include "planner/core/cost/exchange_model.h"
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/layer_model.h"
+#include "planner/core/cost/loaded_experts.h"
 #include "planner/core/topology/nodes.h"
 
 namespace penstock::core {
@@ -84,9 +85,10 @@ void DropTables(LayerProfile* layer) {
 Profile ProfileOfGroup(const Profile& profile, const Job& job) {
   const GroupShape& group = job.topology.shape().group;
   if (group.ranks() == 1) return profile;
-  Profile result = profile;
-  const LayerModel model(profile, group);
-  const ExchangeModel exchange(profile.cluster, job, Nodes(job.topology, profile.cluster.gpus_per_node));
+  Profile result = LoadedProfile(profile, job);
+  const Profile loaded = result;
+  const LayerModel model(loaded, group);
+  const ExchangeModel exchange(loaded, job, Nodes(job.topology, profile.cluster.gpus_per_node));
   const bool crosses = job.topology.shape().stages.front().crosses;
   for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
     LayerProfile& layer = result.layers[kind];

@@ -180,6 +180,10 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     v1::SlowRank* const slow = calibration.profile.add_slow_ranks();
     slow->set_rank(1);
     slow->set_factor(1.5);
+    calibration.profile.clear_expert_loads();
+    v1::ExpertLoad* const load = calibration.profile.add_expert_loads();
+    load->set_ranks(2);
+    load->set_fullest(1.25);
     return calibration;
   }
 

@@ -120,6 +120,18 @@ Samples PartNorms(const PlannerEngine& engine) {
   return samples;
 }
 
+Samples ExpertLoads(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    if (!Runs(status)) continue;
+    for (const v1::ExpertLoad& load : status.expert_loads())
+      samples.push_back(
+          {{{kJobLabel, status.job_id()}, {"expert_ranks", absl::StrCat(load.ranks())}}, load.fullest()});
+  }
+  return samples;
+}
+
 double PaddingEfficiency(const v1::IterationSummary& summary) {
   return Ratio(static_cast<double>(summary.real_tokens()), static_cast<double>(summary.computed_tokens()));
 }
@@ -260,6 +272,11 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "How many times as long as its peers a rank computes, by fitted costs: of slow ranks, of jobs that "
       "run.",
       SlowFactors);
+  add("penstock_expert_rank_load_ratio",
+      "Rows of the fullest of the ranks that divide experts, over an even share, by fitted costs, of jobs "
+      "that "
+      "run. 1: routers are even.",
+      ExpertLoads);
   add("penstock_loss", "Loss of a job's last iteration.",
       OfLastIteration([](const auto& summary) { return summary.loss(); }));
   add("penstock_task_loss",

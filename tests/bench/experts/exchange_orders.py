@@ -5,13 +5,18 @@ Plans with exchange_orders_bench (build/release/bin), which says what the orders
 in every other layer, as Lancet trains them (Jiang et al., MLSys 2024, section 7: 2 experts a rank, 1 a token, 512 tokens a sample), on
 accelerators like A100s and V100s; a Mixtral 8x7B and a Qwen3 30B-A3B on 64 accelerators of 200 TFLOP/s.
 
-Usage: tests/bench/experts/exchange_orders.py --data FOLDER [--only TEXT]     (FOLDER/lengths/*.csv)
+--routing says how routers spread rows: evenly, by Zipf's law (the i-th expert of a layer has 1 / i of them, experts in random order), one hot
+expert that has a fifth of all rows, one hot rank that has twice its share. Costs know it (CostProfile.expert_loads), as they do once workers have
+reported their rows.
+
+Usage: tests/bench/experts/exchange_orders.py --data FOLDER [--only TEXT] [--routing zipf]     (FOLDER/lengths/*.csv)
 """
 
 import argparse
 import copy
 import csv
 import json
+import random
 import subprocess
 import tempfile
 from pathlib import Path
@@ -93,6 +98,36 @@ def cases(data):
     yield "Qwen3 30B-A3B, one group of 64 ranks, uniform", qwen3_30b_a3b(), lengths(data, "uniform", 576, 2048), 1, 64
 
 
+def rows_by_expert(routing, experts, chosen, ranks, random_numbers):
+    """Shares of a layer's rows; no expert has more than one of a token's."""
+    if routing == "hot expert":
+        hot = min(max(0.2, 1 / experts), 1 / chosen)
+        shares = [hot] + [(1 - hot) / (experts - 1)] * (experts - 1)
+    elif routing == "hot rank":
+        each = experts // ranks
+        shares = [2 / experts if expert < each else (1 - 2 / ranks) / (experts - each) for expert in range(experts)]
+    else:
+        weights = [1 / (place + 1) for place in range(experts)]
+        shares = [min(weight / sum(weights), 1 / chosen) for weight in weights]
+        shares = [share / sum(shares) for share in shares]
+    if routing == "zipf":
+        random_numbers.shuffle(shares)
+    return shares
+
+
+def fullest_rank(routing, model, ranks):
+    """Rows of the fullest rank over an even share, in the mean over the layers."""
+    if routing == "even":
+        return 1.0
+    random_numbers = random.Random(1)
+    each = model["experts"] // ranks
+    fullest = []
+    for _ in range(model["layers"]):
+        shares = rows_by_expert(routing, model["experts"], model["experts_per_token"], ranks, random_numbers)
+        fullest.append(max(sum(shares[first : first + each]) for first in range(0, model["experts"], each)) * ranks)
+    return sum(fullest) / len(fullest)
+
+
 def outcomes(bench, file, samples, replicas, contexts):
     with tempfile.TemporaryDirectory() as folder:
         profile, table = Path(folder) / "profile.json", Path(folder) / "lengths.csv"
@@ -106,12 +141,17 @@ def main():
     parser.add_argument("--bench", default=ROOT / "build/release/bin/exchange_orders_bench", type=Path)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="", help="Models whose names contain this")
+    parser.add_argument("--routing", default="even", choices=["even", "zipf", "hot expert", "hot rank"])
     options = parser.parse_args()
     print("| model | " + " | ".join(ORDERS) + " | waits gone, lancet | ours | at most | experts cut / ours | at most |")
     print("|---" * (len(ORDERS) + 6) + "|")
     for name, file, samples, replicas, contexts in cases(options.data):
         if options.only not in name:
             continue
+        fullest = fullest_rank(options.routing, file["model"], contexts)
+        if fullest > 1:
+            file["profile"]["expert_loads"] = [{"ranks": contexts, "fullest": fullest}]
+            name += f", fullest rank {fullest:.2f}"
         found = outcomes(options.bench.resolve(), file, samples, replicas, contexts)
         waits = {order: outcome["waiting_ms"] for order, outcome in found.items()}
         times = {order: outcome["iteration_ms"] for order, outcome in found.items()}

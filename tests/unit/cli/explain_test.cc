@@ -59,6 +59,29 @@ Explained PlanAndExplain(v1::JobSpec job) {
   return result;
 }
 
+v1::JobSpec ExpertsJob() {
+  v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  job.mutable_mesh()->set_context(4);
+  job.mutable_mesh()->set_expert(4);
+  job.mutable_model()->set_experts(4);
+  job.mutable_model()->set_experts_per_token(2);
+  job.mutable_model()->set_feed_forward_biases(v1::BIASES_NONE);
+  return job;
+}
+
+TEST(Explain, AnUnevenRouterIsNamedWithWhatItCosts) {
+  v1::JobSpec job = ExpertsJob();
+  EXPECT_FALSE(PlanAndExplain(job).Has("experts used evenly"));
+  v1::ExpertLoad* const load = job.mutable_profile()->add_expert_loads();
+  load->set_ranks(4);
+  load->set_fullest(4);
+  const Explained explained = PlanAndExplain(job);
+  const WhatIf even = explained.Find("experts used evenly");
+  EXPECT_GT(even.gain, 0.2);
+  EXPECT_THAT(even.advice, HasSubstr("--router-balance-loss"));
+  EXPECT_THAT(Conclusion(explained.explanation), HasSubstr("Most to gain: experts used evenly"));
+}
+
 TEST(Explain, ConditionsThatOnlyRelaxAreNeverSlowerThanThePlan) {
   for (const uint32_t pipeline : {1U, 4U}) {
     v1::JobSpec job = core::GptJob(pipeline, 2, v1::POLICY_DYNAMIC);

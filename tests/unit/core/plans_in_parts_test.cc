@@ -32,6 +32,7 @@ RandomPlanningCase MakeCase(int seed) {
   RandomJobLimits limits;
   limits.context = 8;
   limits.expert_percent = 100;
+  limits.uneven_percent = 30;
   limits.samples = 60;
   limits.pipeline = 2;
   limits.replicas = 2;

@@ -149,6 +149,14 @@ void RandomExperts(Random* random, v1::JobSpec* job) {
   }
 }
 
+// The rank with most rows has up to all of them.
+void RandomExpertLoad(Random* random, v1::JobSpec* job) {
+  if (job->mesh().expert() < 2) return;
+  v1::ExpertLoad* const load = job->mutable_profile()->add_expert_loads();
+  load->set_ranks(job->mesh().expert());
+  load->set_fullest(1 + 0.01 * random->Range(0, 100) * (job->mesh().expert() - 1));
+}
+
 void RandomSlowRanks(Random* random, v1::JobSpec* job) {
   const uint32_t ranks = job->mesh().pipeline() * job->mesh().data() * std::max(1u, job->mesh().context()) *
                          std::max(1u, job->mesh().tensor());
@@ -335,6 +343,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   if (limits.context > 1 || limits.tensor > 1) RandomGroups(limits, &groups, &job);
   Random experts(seed + (uint64_t{4} << 40));
   if (experts.Chance(limits.expert_percent)) RandomExperts(&experts, &job);
+  Random loads(seed + (uint64_t{6} << 40));
+  if (loads.Chance(limits.uneven_percent)) RandomExpertLoad(&loads, &job);
   Random slow(seed + (uint64_t{3} << 40));
   if (slow.Chance(limits.slow_percent)) RandomSlowRanks(&slow, &job);
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);

@@ -74,7 +74,7 @@ TEST_F(JobCostsTest, IterationsThatAreNotPlannedYetGetTheCostsThatWereFitted) {
   EXPECT_EQ(VersionOf(job, kWindow + 3), 1);
 }
 
-TEST_F(JobCostsTest, ARankThatTheFittedCostsCallSlowIsCalledSo) {
+TEST_F(JobCostsTest, SlownessAndLoadsOfExpertsThatTheFittedCostsHaveAreInTheStatus) {
   const auto job = TrainedTo(Spec(), kFirstFit - 1);
   const v1::JobStatus before = job->Status();
   for (const v1::WorkerStatus& worker : before.workers()) EXPECT_EQ(worker.slow_factor(), 0);
@@ -85,6 +85,10 @@ TEST_F(JobCostsTest, ARankThatTheFittedCostsCallSlowIsCalledSo) {
   ASSERT_GE(status.workers_size(), 2);
   EXPECT_EQ(status.workers(0).slow_factor(), 0);
   EXPECT_EQ(status.workers(1).slow_factor(), 1.5);
+  EXPECT_TRUE(before.expert_loads().empty());
+  ASSERT_EQ(status.expert_loads_size(), 1);
+  EXPECT_EQ(status.expert_loads(0).ranks(), 2);
+  EXPECT_EQ(status.expert_loads(0).fullest(), 1.25);
 }
 
 class SimulatedJobCostsTest : public JobCostsTest, public testing::WithParamInterface<bool> {};

@@ -258,18 +258,27 @@ TEST(RanksOfExperts, AreCorrectWhereAllTokensGoToOneRankAndToOthersNone) {
   whole.BlindRouters();
   whole.Run(MakeMicroBatch(config, placed.samples, Layout::kPacked), tokens, {}, loss_tokens);
   std::vector<Result> parts(4);
-  std::vector<double> loads(4);
+  std::vector<ExpertLoads> loads(4);
   RunStageGroup({.contexts = 4, .experts = 4}, [&](ThreadStageGroup& group) {
     RankPipeline pipeline(config, {4}, group);
     pipeline.BlindRouters();
     pipeline.Run(shape, tokens, {}, loss_tokens);
     parts[static_cast<size_t>(group.place().context)] = pipeline.result();
-    loads[static_cast<size_t>(group.place().context)] = pipeline.TakeExpertLoad();
+    loads[static_cast<size_t>(group.place().context)] = pipeline.TakeExpertLoads();
   });
   // Two of four experts have all rows, and each of them twice its share.
-  EXPECT_EQ(whole.TakeExpertLoad(), 2);
-  EXPECT_EQ(std::ranges::count_if(loads, [](double load) { return load > 1; }), 2);
-  EXPECT_EQ(std::ranges::count(loads, 0), 2);
+  const ExpertLoads undivided = whole.TakeExpertLoads();
+  EXPECT_EQ(undivided.fullest, 2);
+  EXPECT_TRUE(undivided.rows.empty());
+  EXPECT_EQ(std::ranges::count_if(loads, [](const ExpertLoads& load) { return load.fullest > 1; }), 2);
+  // In each layer as many rows on either of these two, and none on the others.
+  const auto rows_of = [](const ExpertLoads& load) { return load.rows; };
+  const std::vector<uint64_t> most = rows_of(*std::ranges::max_element(loads, {}, rows_of));
+  ASSERT_EQ(most.size(), 4);
+  EXPECT_GT(most.front(), 0);
+  EXPECT_EQ(most, std::vector<uint64_t>(4, most.front()));
+  EXPECT_EQ(std::ranges::count(loads, most, rows_of), 2);
+  EXPECT_EQ(std::ranges::count(loads, std::vector<uint64_t>(4, 0), rows_of), 2);
   Result sum;
   for (const Result& part : parts) Add(part, sum);
   EXPECT_LT(RelativeDifference(sum, whole.result()), 1e-12);

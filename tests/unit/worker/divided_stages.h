@@ -46,7 +46,7 @@ class RankPipeline {
   Result result() const;
   // What went to the last stage.
   const at::Tensor& boundary() const { return boundary_; }
-  double TakeExpertLoad() { return stages_.front()->TakeExpertLoad(); }
+  ExpertLoads TakeExpertLoads() { return stages_.front()->TakeExpertLoads(); }
   // All tokens go to the first experts.
   void BlindRouters();
 

@@ -154,7 +154,7 @@ TEST(MicroBatchParts, AreCountedOnceForTheLoadOfExperts) {
     RunStageGroup({.contexts = 4, .experts = 4}, [&](ThreadStageGroup& group) {
       RankPipeline pipeline(config, {4}, group);
       pipeline.Run(shape, MakeTokens(placed.samples, config.vocab), {}, 1);
-      loads[static_cast<size_t>(group.place().context)] = pipeline.TakeExpertLoad();
+      loads[static_cast<size_t>(group.place().context)] = pipeline.TakeExpertLoads().fullest;
     });
     return loads;
   };
