@@ -13,17 +13,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "common/mesh/mesh_ranks.h"
-#include "common/mesh/rank_places.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/job_details.h"
 #include "planner/cli/planner_flags.h"
 #include "planner/cli/printable_text.h"
-#include "planner/cli/strategy_list.h"
 #include "planner/cli/text_table.h"
 
 namespace penstock::cli {
@@ -70,60 +67,26 @@ absl::StatusOr<WantedJobs> ListWantedJobs(const StatusFlags& flags) {
   return wanted;
 }
 
-// How many ranks do what.
-struct JobMeshes {
-  v1::Mesh mesh;
-  // Where an iteration runs on one of several.
-  std::vector<v1::Strategy> strategies;
-  // Losses of the last iteration by name, where the job tells tasks apart.
-  std::vector<std::pair<std::string, double>> task_losses;
-  // The last iteration that was validated on the ranks, and the loss; nothing: none was.
-  std::optional<std::pair<uint64_t, double>> validation;
-};
-
-using MeshesByJob = std::map<std::string, JobMeshes>;
-
-std::vector<std::pair<std::string, double>> TaskLossesOf(const v1::GetJobResponse& response) {
-  std::vector<std::pair<std::string, double>> losses;
-  if (response.iterations().empty()) return losses;
-  for (const v1::TaskLoss& task : response.iterations().rbegin()->tasks()) {
-    const auto index = static_cast<int>(task.task());
-    if (task.weight() > 0 && index < response.job().tasks_size())
-      losses.emplace_back(response.job().tasks(index), task.loss());
-  }
-  return losses;
-}
-
-std::optional<std::pair<uint64_t, double>> LastValidationOf(const v1::GetJobResponse& response) {
-  std::optional<std::pair<uint64_t, double>> last;
-  for (const v1::IterationSummary& iteration : response.iterations())
-    if (iteration.has_validation()) last = {iteration.iteration(), iteration.validation().loss()};
-  return last;
-}
+using DetailsByJob = std::map<std::string, JobDetails>;
 
 // Of a job; nothing where the planner no longer has it, or does not tell.
-std::optional<JobMeshes> MeshesOfJob(PlannerClient& client, const std::string& job) {
+std::optional<JobDetails> AskForDetails(PlannerClient& client, const std::string& job) {
   v1::GetJobRequest request;
   request.set_job_id(job);
   const absl::StatusOr<v1::GetJobResponse> response = client.GetJob(request);
-  if (!response.ok()) return std::nullopt;
-  const auto& strategies = response->job().strategies();
-  return JobMeshes{response->job().mesh(),
-                   {strategies.begin(), strategies.end()},
-                   TaskLossesOf(*response),
-                   LastValidationOf(*response)};
+  return response.ok() ? std::optional(DetailsOf(*response)) : std::nullopt;
 }
 
 // Of each job; what could not be had is missing.
-absl::StatusOr<MeshesByJob> MeshesOf(const StatusFlags& flags, const std::vector<v1::JobStatus>& jobs) {
+absl::StatusOr<DetailsByJob> AskForDetails(const StatusFlags& flags, const std::vector<v1::JobStatus>& jobs) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
   client->TakeStandbys([](const StandbyWords&) {});
-  MeshesByJob meshes;
+  DetailsByJob details;
   for (const v1::JobStatus& job : jobs) {
-    if (std::optional<JobMeshes> of_job = MeshesOfJob(*client, job.job_id()))
-      meshes[job.job_id()] = *std::move(of_job);
+    if (std::optional<JobDetails> of_job = AskForDetails(*client, job.job_id()))
+      details[job.job_id()] = *std::move(of_job);
   }
-  return meshes;
+  return details;
 }
 
 // "as a standby says that read the store 0.4 s ago; 'planner-a:7070' leads"
@@ -137,19 +100,6 @@ std::string StandbyText(const StandbyWords& words) {
 nlohmann::ordered_json StandbyJson(const std::optional<StandbyWords>& words) {
   if (!words.has_value()) return nullptr;
   return {{"leader", words->leader}, {"age_ms", absl::ToInt64Milliseconds(words->age)}};
-}
-
-nlohmann::ordered_json MeshJson(const v1::Mesh& mesh) {
-  return {{"pipeline", mesh.pipeline()},
-          {"data", mesh.data()},
-          {"context", ContextRanks(mesh)},
-          {"tensor", TensorRanks(mesh)}};
-}
-
-nlohmann::ordered_json StrategiesJson(const std::vector<v1::Strategy>& strategies) {
-  nlohmann::ordered_json names = nlohmann::ordered_json::array();
-  for (const v1::Strategy& strategy : strategies) names.push_back(StrategyName(strategy));
-  return names;
 }
 
 // `heard`: the planner hears the workers, which a standby does not.
@@ -279,46 +229,22 @@ absl::Status RunWorkers(const StatusFlags& flags) {
   return absl::OkStatus();
 }
 
-// "pp 2 x dp 1 x cp 4": how many ranks of each job do what.
-std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const MeshesByJob& meshes) {
+// How many ranks of each job do what.
+std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const DetailsByJob& details) {
   TextTable table({"job", "mesh", "ranks"});
   for (const v1::JobStatus& job : jobs) {
-    const auto mesh = meshes.find(job.job_id());
-    if (mesh == meshes.end()) continue;
-    const JobMeshes& of_job = mesh->second;
-    const v1::Mesh& of_first = of_job.mesh;
-    const std::vector<v1::Strategy>& strategies = of_job.strategies;
-    table.AddRow({job.job_id(), strategies.empty() ? MeshName(of_first) : StrategyNames(strategies),
-                  absl::StrCat(strategies.empty() ? RanksOf(of_first) : RanksOf(strategies.front()))});
+    const auto found = details.find(job.job_id());
+    if (found == details.end()) continue;
+    table.AddRow({job.job_id(), MeshesText(found->second), absl::StrCat(RankCount(found->second))});
   }
   return table.ToString();
 }
 
-// "losses of job mix in its last iteration: flan 2.7113, code 1.9027".
-std::string TaskLossesText(const std::vector<v1::JobStatus>& jobs, const MeshesByJob& meshes) {
+std::string LossesTexts(const std::vector<v1::JobStatus>& jobs, const DetailsByJob& details) {
   std::string text;
   for (const v1::JobStatus& job : jobs) {
-    const auto found = meshes.find(job.job_id());
-    if (found == meshes.end() || found->second.task_losses.empty()) continue;
-    absl::StrAppend(&text, "\nlosses of job ", job.job_id(), " in its last iteration: ",
-                    absl::StrJoin(found->second.task_losses, ", ",
-                                  [](std::string* out, const auto& task) {
-                                    absl::StrAppendFormat(out, "%s %.4f", task.first, task.second);
-                                  }),
-                    "\n");
-  }
-  return text;
-}
-
-// "validation of job mix: loss 2.9113 after iteration 99".
-std::string ValidationsText(const std::vector<v1::JobStatus>& jobs, const MeshesByJob& meshes) {
-  std::string text;
-  for (const v1::JobStatus& job : jobs) {
-    const auto found = meshes.find(job.job_id());
-    if (found == meshes.end() || !found->second.validation.has_value()) continue;
-    const auto& [iteration, loss] = *found->second.validation;
-    absl::StrAppendFormat(&text, "\nvalidation of job %s: loss %.4f after iteration %d\n", job.job_id(), loss,
-                          iteration);
+    const auto found = details.find(job.job_id());
+    if (found != details.end()) text += LossesText(job.job_id(), found->second);
   }
   return text;
 }
@@ -335,30 +261,16 @@ std::string ExpertLoadsText(const std::vector<v1::JobStatus>& jobs) {
   return text;
 }
 
-nlohmann::ordered_json ValidationJson(const JobMeshes& job) {
-  if (!job.validation.has_value()) return nullptr;
-  return {{"iteration", job.validation->first}, {"loss", job.validation->second}};
-}
-
-nlohmann::ordered_json TaskLossesJson(const JobMeshes& job) {
-  nlohmann::ordered_json losses = nlohmann::ordered_json::object();
-  for (const auto& [task, loss] : job.task_losses) losses[task] = loss;
-  return losses;
-}
-
 absl::Status RunStatus(const StatusFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const WantedJobs wanted, ListWantedJobs(flags));
   const std::vector<v1::JobStatus>& jobs = wanted.jobs;
-  PENSTOCK_ASSIGN_OR_RETURN(const MeshesByJob meshes, MeshesOf(flags, jobs));
+  PENSTOCK_ASSIGN_OR_RETURN(const DetailsByJob details, AskForDetails(flags, jobs));
   if (flags.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const v1::JobStatus& job : jobs) {
       nlohmann::ordered_json row = JobJson(job);
-      const auto mesh = meshes.find(job.job_id());
-      row["mesh"] = mesh != meshes.end() ? MeshJson(mesh->second.mesh) : nullptr;
-      row["strategies"] = mesh != meshes.end() ? StrategiesJson(mesh->second.strategies) : nullptr;
-      row["task_losses"] = mesh != meshes.end() ? TaskLossesJson(mesh->second) : nullptr;
-      row["validation"] = mesh != meshes.end() ? ValidationJson(mesh->second) : nullptr;
+      const auto found = details.find(job.job_id());
+      row.update(ToJson(found != details.end() ? std::optional(found->second) : std::nullopt));
       row["workers"] = WorkersJson(wanted, job);
       rows.push_back(row);
     }
@@ -374,8 +286,8 @@ absl::Status RunStatus(const StatusFlags& flags) {
                               StandbyText(*wanted.standby), "\n")
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
-  PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), TaskLossesText(jobs, meshes),
-                        ValidationsText(jobs, meshes), ExpertLoadsText(jobs), "\n", WorkerTable(wanted)));
+  PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, details), LossesTexts(jobs, details),
+                        ExpertLoadsText(jobs), "\n", WorkerTable(wanted)));
   if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())

@@ -11,13 +11,13 @@ namespace penstock::cli {
 namespace {
 
 // Routers that learn are a little uneven at all times.
-constexpr double kWorthNaming = 1.25;
+constexpr double kUnevenEnough = 1.25;
 // Of a load.
-constexpr double kWorthSaying = 0.2;
+constexpr double kOtherLoad = 0.2;
 
 bool SameLoads(const std::map<uint32_t, double>& before, const std::map<uint32_t, double>& now) {
   return std::equal(before.begin(), before.end(), now.begin(), now.end(), [](const auto& a, const auto& b) {
-    return a.first == b.first && std::abs(b.second / a.second - 1) < kWorthSaying;
+    return a.first == b.first && std::abs(b.second / a.second - 1) < kOtherLoad;
   });
 }
 
@@ -26,7 +26,7 @@ bool SameLoads(const std::map<uint32_t, double>& before, const std::map<uint32_t
 std::string ExpertLoadNews::Take(const v1::JobStatus& status) {
   std::map<uint32_t, double> uneven;
   for (const v1::ExpertLoad& load : status.expert_loads()) {
-    if (load.fullest() >= kWorthNaming) uneven[load.ranks()] = load.fullest();
+    if (load.fullest() >= kUnevenEnough) uneven[load.ranks()] = load.fullest();
   }
   if (SameLoads(said_, uneven)) return "";
   said_ = uneven;

@@ -1,0 +1,127 @@
+#include "planner/cli/job_details.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/mesh/mesh_ranks.h"
+#include "common/mesh/rank_places.h"
+#include "planner/cli/strategy_list.h"
+
+namespace penstock::cli {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::vector<std::pair<std::string, double>> TaskLossesOf(const v1::IterationSummary& iteration,
+                                                         const v1::JobSpec& job) {
+  std::vector<std::pair<std::string, double>> losses;
+  for (const v1::TaskLoss& task : iteration.tasks()) {
+    const auto index = static_cast<int>(task.task());
+    if (task.weight() > 0 && index < job.tasks_size()) losses.emplace_back(job.tasks(index), task.loss());
+  }
+  return losses;
+}
+
+std::optional<RouterLosses> RouterLossesOf(const v1::IterationSummary& iteration) {
+  const RouterLosses losses = {.balance = iteration.router_balance_loss(), .z = iteration.router_z_loss()};
+  return losses.balance > 0 || losses.z > 0 ? std::optional(losses) : std::nullopt;
+}
+
+std::optional<std::pair<uint64_t, double>> LastValidationOf(const v1::GetJobResponse& response) {
+  std::optional<std::pair<uint64_t, double>> last;
+  for (const v1::IterationSummary& iteration : response.iterations())
+    if (iteration.has_validation()) last = {iteration.iteration(), iteration.validation().loss()};
+  return last;
+}
+
+OrderedJson MeshJson(const v1::Mesh& mesh) {
+  return {{"pipeline", mesh.pipeline()},
+          {"data", mesh.data()},
+          {"context", ContextRanks(mesh)},
+          {"tensor", TensorRanks(mesh)}};
+}
+
+OrderedJson StrategiesJson(const std::vector<v1::Strategy>& strategies) {
+  OrderedJson names = OrderedJson::array();
+  for (const v1::Strategy& strategy : strategies) names.push_back(StrategyName(strategy));
+  return names;
+}
+
+OrderedJson TaskLossesJson(const JobDetails& details) {
+  OrderedJson losses = OrderedJson::object();
+  for (const auto& [task, loss] : details.task_losses) losses[task] = loss;
+  return losses;
+}
+
+OrderedJson RouterLossesJson(const JobDetails& details) {
+  if (!details.router_losses.has_value()) return nullptr;
+  return {{"balance", details.router_losses->balance}, {"z", details.router_losses->z}};
+}
+
+OrderedJson ValidationJson(const JobDetails& details) {
+  if (!details.validation.has_value()) return nullptr;
+  return {{"iteration", details.validation->first}, {"loss", details.validation->second}};
+}
+
+}  // namespace
+
+JobDetails DetailsOf(const v1::GetJobResponse& response) {
+  const auto& strategies = response.job().strategies();
+  JobDetails details = {.mesh = response.job().mesh(), .strategies = {strategies.begin(), strategies.end()}};
+  if (!response.iterations().empty()) {
+    const v1::IterationSummary& last = *response.iterations().rbegin();
+    details.task_losses = TaskLossesOf(last, response.job());
+    details.router_losses = RouterLossesOf(last);
+  }
+  details.validation = LastValidationOf(response);
+  return details;
+}
+
+std::string MeshesText(const JobDetails& details) {
+  return details.strategies.empty() ? MeshName(details.mesh) : StrategyNames(details.strategies);
+}
+
+uint64_t RankCount(const JobDetails& details) {
+  return details.strategies.empty() ? RanksOf(details.mesh)
+                                    : RanksOf(details.strategies.front());
+}
+
+std::string LossesText(const std::string& job, const JobDetails& details) {
+  std::string text;
+  if (!details.task_losses.empty()) {
+    absl::StrAppend(&text, "\nlosses of job ", job, " in its last iteration: ",
+                    absl::StrJoin(details.task_losses, ", ",
+                                  [](std::string* out, const auto& task) {
+                                    absl::StrAppendFormat(out, "%s %.4f", task.first, task.second);
+                                  }),
+                    "\n");
+  }
+  if (details.router_losses.has_value()) {
+    absl::StrAppendFormat(&text, "\nrouters of job %s in its last iteration: balance loss %.4g, z loss %.4g\n",
+                          job, details.router_losses->balance, details.router_losses->z);
+  }
+  if (details.validation.has_value()) {
+    absl::StrAppendFormat(&text, "\nvalidation of job %s: loss %.4f after iteration %d\n", job,
+                          details.validation->second, details.validation->first);
+  }
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details) {
+  if (!details.has_value()) {
+    return {{"mesh", nullptr},
+            {"strategies", nullptr},
+            {"task_losses", nullptr},
+            {"router_losses", nullptr},
+            {"validation", nullptr}};
+  }
+  return {{"mesh", MeshJson(details->mesh)},
+          {"strategies", StrategiesJson(details->strategies)},
+          {"task_losses", TaskLossesJson(*details)},
+          {"router_losses", RouterLossesJson(*details)},
+          {"validation", ValidationJson(*details)}};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,45 @@
+// What a planner says of a job beyond its status: how many ranks do what, and the losses of its last iterations.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "penstock/v1/planner_service.pb.h"
+
+namespace penstock::cli {
+
+struct RouterLosses {
+  double balance = 0;
+  double z = 0;
+};
+
+struct JobDetails {
+  v1::Mesh mesh;
+  // Where an iteration runs on one of several.
+  std::vector<v1::Strategy> strategies;
+  // Losses of the last iteration by name, where the job tells tasks apart.
+  std::vector<std::pair<std::string, double>> task_losses;
+  // Of the last iteration, where routers have some.
+  std::optional<RouterLosses> router_losses;
+  // The last iteration that was validated on the ranks, and the loss; nothing: none was.
+  std::optional<std::pair<uint64_t, double>> validation;
+};
+
+JobDetails DetailsOf(const v1::GetJobResponse& response);
+
+// "pp 2 x dp 1 x cp 4", or all strategies; and how many ranks they have.
+std::string MeshesText(const JobDetails& details);
+uint64_t RankCount(const JobDetails& details);
+
+// "losses of job mix in its last iteration: flan 2.7113, code 1.9027" and the like, each behind an empty line;
+// empty where there is nothing to say.
+std::string LossesText(const std::string& job, const JobDetails& details);
+
+// {mesh, strategies, task_losses, router_losses, validation}; all null without details.
+nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details);
+
+}  // namespace penstock::cli

@@ -1,0 +1,77 @@
+#include "planner/cli/job_details.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace penstock::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+v1::GetJobResponse Response() {
+  v1::GetJobResponse response;
+  response.mutable_job()->mutable_mesh()->set_pipeline(2);
+  response.mutable_job()->mutable_mesh()->set_data(3);
+  response.mutable_job()->add_tasks("flan");
+  response.mutable_job()->add_tasks("code");
+  response.add_iterations()->set_iteration(7);
+  response.add_iterations()->set_iteration(8);
+  return response;
+}
+
+TEST(JobDetails, NothingIsSaidOfWhatAJobDoesNotHave) {
+  const JobDetails details = DetailsOf(Response());
+  EXPECT_EQ(LossesText("mix", details), "");
+  EXPECT_EQ(MeshesText(details), "pp 2 x dp 3");
+  EXPECT_EQ(RankCount(details), 6);
+  const auto json = ToJson(details);
+  EXPECT_EQ(json["mesh"]["data"], 3);
+  EXPECT_TRUE(json["router_losses"].is_null());
+  EXPECT_TRUE(json["validation"].is_null());
+}
+
+TEST(JobDetails, LossesAreThoseOfTheLastIterationAndOfTheLastValidation) {
+  v1::GetJobResponse response = Response();
+  v1::IterationSummary& before = *response.mutable_iterations(0);
+  before.set_router_z_loss(9);
+  before.mutable_validation()->set_loss(2.5);
+  v1::IterationSummary& last = *response.mutable_iterations(1);
+  last.set_router_balance_loss(0.0125);
+  v1::TaskLoss& task = *last.add_tasks();
+  task.set_task(1);
+  task.set_loss(1.75);
+  task.set_weight(3);
+  // Of which the iteration had no sample.
+  last.add_tasks()->set_task(0);
+  const JobDetails details = DetailsOf(response);
+  EXPECT_THAT(LossesText("mix", details),
+              AllOf(HasSubstr("losses of job mix in its last iteration: code 1.7500\n"),
+                    HasSubstr("routers of job mix in its last iteration: balance loss 0.0125, z loss 0\n"),
+                    HasSubstr("validation of job mix: loss 2.5000 after iteration 7\n")));
+  const auto json = ToJson(details);
+  EXPECT_EQ(json["task_losses"], nlohmann::json({{"code", 1.75}}));
+  EXPECT_EQ(json["router_losses"]["balance"], 0.0125);
+  EXPECT_EQ(json["validation"]["iteration"], 7);
+}
+
+TEST(JobDetails, AJobOfWhichNothingIsKnownHasTheSameFields) {
+  const auto json = ToJson(std::nullopt);
+  for (const char* field : {"mesh", "strategies", "task_losses", "router_losses", "validation"})
+    EXPECT_TRUE(json.contains(field) && json[field].is_null()) << field;
+}
+
+TEST(JobDetails, StrategiesAreNamedInPlaceOfAMesh) {
+  v1::GetJobResponse response = Response();
+  v1::StrategyMesh& mesh = *response.mutable_job()->add_strategies()->add_meshes();
+  mesh.mutable_mesh()->set_pipeline(1);
+  mesh.mutable_mesh()->set_data(4);
+  const JobDetails details = DetailsOf(response);
+  EXPECT_EQ(MeshesText(details), "pp 1 x dp 4");
+  EXPECT_EQ(RankCount(details), 4);
+}
+
+}  // namespace
+}  // namespace penstock::cli
