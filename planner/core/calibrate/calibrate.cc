@@ -1,6 +1,7 @@
 #include "planner/core/calibrate/calibrate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -95,6 +96,16 @@ double QuantileOf(std::vector<double> values, double quantile) {
   return values[static_cast<size_t>(quantile * static_cast<double>(values.size() - 1))];
 }
 
+// A kind of link that nothing has gone over has become as much slower as the other one.
+std::array<double, kLinks> LinkFactors(const std::array<std::vector<double>, kLinks>& ratios) {
+  std::array<double, kLinks> factors;
+  for (size_t link = 0; link < ratios.size(); ++link) {
+    const std::vector<double>& measured = ratios[link].empty() ? ratios[1 - link] : ratios[link];
+    factors[link] = std::clamp(QuantileOf(measured, kTransferQuantile), 1 / kMostLinkFactor, kMostLinkFactor);
+  }
+  return factors;
+}
+
 // All measurements of the iterations.
 absl::StatusOr<Measurements> MeasuredIn(const Planner& planner,
                                         absl::Span<const ObservedIteration> iterations) {
@@ -104,8 +115,10 @@ absl::StatusOr<Measurements> MeasuredIn(const Planner& planner,
     all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
     all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(),
                                 one.optimizer_ratios.end());
-    all.transfer_ratios.insert(all.transfer_ratios.end(), one.transfer_ratios.begin(),
-                               one.transfer_ratios.end());
+    for (size_t link = 0; link < all.transfer_ratios.size(); ++link) {
+      std::vector<double>& ratios = all.transfer_ratios[link];
+      ratios.insert(ratios.end(), one.transfer_ratios[link].begin(), one.transfer_ratios[link].end());
+    }
   }
   return all;
 }
@@ -152,8 +165,7 @@ absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, const v1::CostProf
   const CostModel costs(std::move(profile), job);
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FitPasses(costs, base, job, before, std::move(all.passes)));
   factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
-  factors.link = std::clamp(QuantileOf(std::move(all.transfer_ratios), kTransferQuantile),
-                            1 / kMostLinkFactor, kMostLinkFactor);
+  factors.links = LinkFactors(all.transfer_ratios);
   return factors;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/core/cost/profile.h"
+#include "planner/core/topology/link.h"
 
 namespace penstock::core {
 
@@ -28,8 +29,8 @@ struct CostFactors {
   // Of the rest of it.
   double input_share = 1;
   double optimizer = 1;
-  // Of the time of transfers between ranks.
-  double link = 1;
+  // Of the time of transfers between ranks, by Link.
+  std::array<double, kLinks> links;
   // Of all computing, beyond those above: waiting that no plan foresees.
   double all = 1;
   // Those of the profile are replaced by them; nothing: they stay.
@@ -39,6 +40,7 @@ struct CostFactors {
 
   CostFactors() {
     for (auto& levels : backward_ratio) levels.fill(1);
+    links.fill(1);
   }
 };
 

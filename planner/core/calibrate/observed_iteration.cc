@@ -101,11 +101,12 @@ class Observer {
   }
 
   void ReadTransfer(const v1::Program& program, const v1::Transfer& transfer, int64_t measured_ns) {
-    const int64_t expected_ns =
-        costs_.TransferNs(static_cast<int64_t>(transfer.bytes()), static_cast<int>(program.rank()),
-                          static_cast<int>(transfer.peer()));
+    const Link link =
+        costs_.LinkBetween(static_cast<int>(program.rank()), static_cast<int>(transfer.peer()));
+    const int64_t expected_ns = costs_.LinkNs(static_cast<int64_t>(transfer.bytes()), link);
     if (expected_ns < kFreeNs) return;
-    measured_.transfer_ratios.push_back(static_cast<double>(measured_ns) / static_cast<double>(expected_ns));
+    measured_.transfer_ratios[static_cast<size_t>(link)].push_back(static_cast<double>(measured_ns) /
+                                                                   static_cast<double>(expected_ns));
   }
 
   void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {

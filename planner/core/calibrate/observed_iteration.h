@@ -1,6 +1,7 @@
 // What the ranks reported of an iteration, beside its plan, as measurements of costs.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -8,6 +9,7 @@
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/core/calibrate/measured_pass.h"
 #include "planner/core/cost/cost_model.h"
+#include "planner/core/topology/link.h"
 
 namespace penstock::core {
 
@@ -21,9 +23,9 @@ struct ObservedIteration {
 struct Measurements {
   std::vector<MeasuredPass> passes;
   // What was measured divided by what the costs expect: of each stage's optimizer step that of the rank which
-  // waited least for the others; of each transfer between ranks.
+  // waited least for the others; of each transfer between ranks, by Link.
   std::vector<double> optimizer_ratios;
-  std::vector<double> transfer_ratios;
+  std::array<std::vector<double>, kLinks> transfer_ratios;
 };
 
 // Of stage groups of several ranks, passes of the rank alone that has most to do, without what they exchange

@@ -1,6 +1,7 @@
 #include "planner/core/calibrate/revise_profile.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 namespace penstock::core {
@@ -74,14 +75,22 @@ void ReviseLayer(const CostFactors& factors, LayerKind kind, v1::LayerCost* laye
   layer->set_backward_input_share(1 - weight);
 }
 
-void ReviseLinks(double factor, v1::Cluster* cluster) {
-  const auto scaled = [factor](int64_t latency) {
-    return static_cast<int64_t>(static_cast<double>(latency) * factor);
-  };
-  cluster->set_intra_node_bytes_per_second(cluster->intra_node_bytes_per_second() / factor);
-  cluster->set_inter_node_bytes_per_second(cluster->inter_node_bytes_per_second() / factor);
-  cluster->set_intra_node_latency_ns(scaled(cluster->intra_node_latency_ns()));
-  cluster->set_inter_node_latency_ns(scaled(cluster->inter_node_latency_ns()));
+int64_t ScaledLatency(int64_t latency_ns, double factor) {
+  return static_cast<int64_t>(static_cast<double>(latency_ns) * factor);
+}
+
+void ReviseLinks(const std::array<double, kLinks>& factors, v1::Cluster* cluster) {
+  const double inside = factors[static_cast<size_t>(Link::kInsideNode)];
+  const double between = factors[static_cast<size_t>(Link::kBetweenNodes)];
+  // 0 stands for the speed inside a node, which is about to change.
+  const double speed_between = cluster->inter_node_bytes_per_second() > 0
+                                   ? cluster->inter_node_bytes_per_second()
+                                   : cluster->intra_node_bytes_per_second();
+  if (cluster->inter_node_bytes_per_second() > 0 || inside != between)
+    cluster->set_inter_node_bytes_per_second(speed_between / between);
+  cluster->set_intra_node_bytes_per_second(cluster->intra_node_bytes_per_second() / inside);
+  cluster->set_intra_node_latency_ns(ScaledLatency(cluster->intra_node_latency_ns(), inside));
+  cluster->set_inter_node_latency_ns(ScaledLatency(cluster->inter_node_latency_ns(), between));
 }
 
 // Loads of meshes with other numbers of expert ranks stay.
@@ -114,7 +123,7 @@ v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture archi
     Multiply({embedding, embedding, embedding}, revised.mutable_embedding_forward());
   revised.set_optimizer_ns_per_parameter_byte(revised.optimizer_ns_per_parameter_byte() * factors.optimizer *
                                               factors.all);
-  ReviseLinks(factors.link, revised.mutable_cluster());
+  ReviseLinks(factors.links, revised.mutable_cluster());
   if (factors.slow_ranks.has_value()) {
     revised.clear_slow_ranks();
     for (const SlowRank& slow : *factors.slow_ranks) {

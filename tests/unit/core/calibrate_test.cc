@@ -226,7 +226,7 @@ std::vector<WrongProfile> WrongProfiles() {
   wrong.push_back({.name = "attention takes four times as long", .truth = {}});
   wrong.back().truth.forward[kDecoder].squares = 4;
   wrong.push_back({.name = "links are half as fast", .truth = {}});
-  wrong.back().truth.link = 2;
+  wrong.back().truth.links.fill(2);
   wrong.push_back({.name = "the optimizer takes three times as long", .truth = {}});
   wrong.back().truth.optimizer = 3;
   return wrong;
@@ -247,6 +247,26 @@ TEST(CalibrateTest, AWrongProfileForetellsTheIterationsAfterAFit) {
       EXPECT_LT((*fitted)->error_after, (*fitted)->error_before) << wrong.name;
       EXPECT_EQ((*fitted)->profile.version(), job.profile().version() + 1);
     }
+  }
+}
+
+TEST(CalibrateTest, LinksInsideOfNodesAndBetweenThemAreToldApart) {
+  v1::JobSpec job = GptJob(4, 1, v1::POLICY_DYNAMIC);
+  v1::Cluster& cluster = *job.mutable_profile()->mutable_cluster();
+  cluster.set_gpus_per_node(2);
+  for (const bool has_speed_between : {true, false}) {
+    if (!has_speed_between) cluster.clear_inter_node_bytes_per_second();
+    const double before = has_speed_between ? cluster.inter_node_bytes_per_second() : 1e9;
+    CostFactors truth;
+    truth.links[static_cast<size_t>(Link::kBetweenNodes)] = 8;
+    const Ran ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 6);
+    EXPECT_GT(ran.WorstError(job.profile()), 0.05);
+    const auto fitted = ran.Fit();
+    ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+    const v1::Cluster& found = (*fitted)->profile.cluster();
+    EXPECT_NEAR(found.intra_node_bytes_per_second(), 1e9, 0.02e9);
+    EXPECT_NEAR(found.inter_node_bytes_per_second(), before / 8, 0.02 * before / 8);
+    EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
   }
 }
 
