@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 
 from penstock import compact
@@ -136,6 +136,8 @@ class AsyncJob:
         waited: float = 0.0,
         loss: float = 0.0,
         gradient_norm: float = 0.0,
+        part_norms: Mapping[str, float] | None = None,
+        expert_rows: Iterable[int] = (),
         measured: Iterable[MeasuredInstruction] = (),
         validation: MeasuredValidation | None = None,
         timeout: float | None = None,
@@ -149,6 +151,8 @@ class AsyncJob:
             waited=waited,
             loss=loss,
             gradient_norm=gradient_norm,
+            part_norms=part_norms or {},
+            expert_rows=expert_rows,
             measured=measured,
             validation=validation,
         )

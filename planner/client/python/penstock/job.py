@@ -12,7 +12,7 @@ be killed and started again meanwhile: what asks for it waits, and goes on where
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 
 from penstock import compact
@@ -159,6 +159,8 @@ class Job:
         waited: float = 0.0,
         loss: float = 0.0,
         gradient_norm: float = 0.0,
+        part_norms: Mapping[str, float] | None = None,
+        expert_rows: Iterable[int] = (),
         measured: Iterable[MeasuredInstruction] = (),
         validation: MeasuredValidation | None = None,
         timeout: float | None = None,
@@ -168,6 +170,9 @@ class Job:
         seconds   of the iteration, without the wait for its program
         waited    seconds for which there was nothing to do because the program was not there
         measured  what instructions took: the planner's costs follow it (docs/costs.md)
+        part_norms  norms of the gradients that the rank speaks for, by part of the model ("embedding", "attention",
+                    "feed_forward", "experts", "router", "norms", "head"): of each parameter one rank of the job does
+        expert_rows  where ranks divide experts, the rows that came to the rank's, layer by layer: costs follow them
         validation  what was found, where the batch has one
 
         Raises FailedPrecondition for an iteration that is not planned, InvalidArgument for an instruction that it has not.
@@ -180,6 +185,8 @@ class Job:
             waited=waited,
             loss=loss,
             gradient_norm=gradient_norm,
+            part_norms=part_norms or {},
+            expert_rows=expert_rows,
             measured=measured,
             validation=validation,
         )

@@ -128,10 +128,12 @@ def reports_of(
     waited: float,
     loss: float,
     gradient_norm: float,
+    part_norms: Mapping[str, float],
+    expert_rows: Iterable[int],
     measured: Iterable[MeasuredInstruction],
     validation: MeasuredValidation | None,
 ) -> list[planner_service_pb2.ReportIterationRequest]:
-    """The report of `rank`, or of every rank. Raises ValueError for a time that is none, naming it."""
+    """The report of `rank`, or of every rank. Raises ValueError for a time or a part that is none, naming it."""
     report = planner_service_pb2.ReportIterationRequest(
         job_id=spec.job_id,
         iteration=iteration,
@@ -139,7 +141,11 @@ def reports_of(
         waited_for_program_ns=_nanoseconds("waited", waited),
         loss=loss,
         gradient_norm=gradient_norm,
+        expert_rows=expert_rows,
     )
+    by_part = {_model_part(name): norm for name, norm in part_norms.items()}
+    for part in sorted(by_part, key=planner_service_pb2.ModelPart.Value):
+        report.part_norms.add(part=part, norm=by_part[part])
     if validation is not None:
         report.validation.loss = validation.loss
         report.validation.duration_ns = _nanoseconds("validation.seconds", validation.seconds)
@@ -149,13 +155,24 @@ def reports_of(
             for field, value in (("start", one.start), ("seconds", one.seconds))
         )
         report.instructions.add(id=one.id, start_ns=start, duration_ns=duration)
-    if rank is None and report.instructions:
-        raise ValueError("rank: is missing; instructions are those of one rank's program")
+    if rank is None:
+        for of_one_rank in ("instructions", "part_norms", "expert_rows"):
+            if getattr(report, of_one_rank):
+                raise ValueError(f"rank: is missing; {of_one_rank} are those of one rank")
     made = []
     for one_rank in range(ranks_of(spec)) if rank is None else (rank,):
         report.rank = one_rank
         made.append(planner_service_pb2.ReportIterationRequest.FromString(report.SerializeToString()))
     return made
+
+
+def _model_part(name: str) -> str:
+    known = planner_service_pb2.ModelPart.keys()[1:]
+    full_name = f"MODEL_PART_{name.upper()}"
+    if full_name not in known:
+        names = ", ".join(part.removeprefix("MODEL_PART_").lower() for part in known)
+        raise ValueError(f"part_norms: '{name}' is no part of a model; those are {names}")
+    return full_name
 
 
 def _nanoseconds(field: str, seconds: float) -> int:
