@@ -84,8 +84,7 @@ std::string MeshesText(const JobDetails& details) {
 }
 
 uint64_t RankCount(const JobDetails& details) {
-  return details.strategies.empty() ? RanksOf(details.mesh)
-                                    : RanksOf(details.strategies.front());
+  return details.strategies.empty() ? RanksOf(details.mesh) : RanksOf(details.strategies.front());
 }
 
 std::string LossesText(const std::string& job, const JobDetails& details) {
@@ -99,8 +98,9 @@ std::string LossesText(const std::string& job, const JobDetails& details) {
                     "\n");
   }
   if (details.router_losses.has_value()) {
-    absl::StrAppendFormat(&text, "\nrouters of job %s in its last iteration: balance loss %.4g, z loss %.4g\n",
-                          job, details.router_losses->balance, details.router_losses->z);
+    absl::StrAppendFormat(&text,
+                          "\nrouters of job %s in its last iteration: balance loss %.4g, z loss %.4g\n", job,
+                          details.router_losses->balance, details.router_losses->z);
   }
   if (details.validation.has_value()) {
     absl::StrAppendFormat(&text, "\nvalidation of job %s: loss %.4f after iteration %d\n", job,

@@ -1,4 +1,5 @@
-// What a planner says of a job beyond its status: how many ranks do what, and the losses of its last iterations.
+// What a planner says of a job beyond its status: how many ranks do what, and the losses of its last
+// iterations.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,13 @@ struct RouterLosses {
 struct JobDetails {
   v1::Mesh mesh;
   // Where an iteration runs on one of several.
-  std::vector<v1::Strategy> strategies;
+  std::vector<v1::Strategy> strategies = {};
   // Losses of the last iteration by name, where the job tells tasks apart.
-  std::vector<std::pair<std::string, double>> task_losses;
+  std::vector<std::pair<std::string, double>> task_losses = {};
   // Of the last iteration, where routers have some.
-  std::optional<RouterLosses> router_losses;
+  std::optional<RouterLosses> router_losses = {};
   // The last iteration that was validated on the ranks, and the loss; nothing: none was.
-  std::optional<std::pair<uint64_t, double>> validation;
+  std::optional<std::pair<uint64_t, double>> validation = {};
 };
 
 JobDetails DetailsOf(const v1::GetJobResponse& response);
@@ -35,8 +36,8 @@ JobDetails DetailsOf(const v1::GetJobResponse& response);
 std::string MeshesText(const JobDetails& details);
 uint64_t RankCount(const JobDetails& details);
 
-// "losses of job mix in its last iteration: flan 2.7113, code 1.9027" and the like, each behind an empty line;
-// empty where there is nothing to say.
+// "losses of job mix in its last iteration: flan 2.7113, code 1.9027" and the like, each behind an empty
+// line; empty where there is nothing to say.
 std::string LossesText(const std::string& job, const JobDetails& details);
 
 // {mesh, strategies, task_losses, router_losses, validation}; all null without details.

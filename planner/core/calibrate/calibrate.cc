@@ -107,11 +107,11 @@ std::array<double, kLinks> LinkFactors(const std::array<std::vector<double>, kLi
 }
 
 // All measurements of the iterations.
-absl::StatusOr<Measurements> MeasuredIn(const Planner& planner,
-                                        absl::Span<const ObservedIteration> iterations) {
+absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iterations,
+                                        const CostModel& costs, const CostModel& in_effect, const Job& job) {
   Measurements all;
   for (const ObservedIteration& iteration : iterations) {
-    PENSTOCK_ASSIGN_OR_RETURN(Measurements one, MeasurementsOf(iteration, planner.costs(), planner.job()));
+    PENSTOCK_ASSIGN_OR_RETURN(Measurements one, MeasurementsOf(iteration, costs, in_effect, job));
     all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
     all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(),
                                 one.optimizer_ratios.end());
@@ -156,13 +156,15 @@ v1::CostProfile BaseOf(const Planner& planner, const v1::CostProfile& in_effect,
   return load.expert_load.has_value() ? ReviseProfile(base, planner.job().architecture, load) : base;
 }
 
-absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, const v1::CostProfile& base,
-                                      absl::Span<const SlowRank> before,
+absl::StatusOr<CostFactors> FactorsOf(const Job& job, const v1::CostProfile& base, v1::CostProfile in_effect,
                                       absl::Span<const ObservedIteration> iterations) {
-  PENSTOCK_ASSIGN_OR_RETURN(Measurements all, MeasuredIn(planner, iterations));
-  const Job& job = planner.job();
-  PENSTOCK_ASSIGN_OR_RETURN(Profile profile, ProfileFromProto(base, job.architecture, job.windows));
-  const CostModel costs(std::move(profile), job);
+  const std::vector<SlowRank> before = SlowRanksFromProto(in_effect);
+  *in_effect.mutable_expert_loads() = base.expert_loads();
+  PENSTOCK_ASSIGN_OR_RETURN(Profile of_base, ProfileFromProto(base, job.architecture, job.windows));
+  PENSTOCK_ASSIGN_OR_RETURN(Profile of_effect, ProfileFromProto(in_effect, job.architecture, job.windows));
+  const CostModel costs(std::move(of_base), job);
+  PENSTOCK_ASSIGN_OR_RETURN(Measurements all,
+                            MeasuredIn(iterations, costs, CostModel(std::move(of_effect), job), job));
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FitPasses(costs, base, job, before, std::move(all.passes)));
   factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
   factors.links = LinkFactors(all.transfer_ratios);
@@ -195,8 +197,7 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   if (iterations.empty()) return std::nullopt;
   const Job& job = planner.job();
   const v1::CostProfile base = BaseOf(planner, in_effect, iterations);
-  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
-                            FactorsOf(planner, base, SlowRanksFromProto(in_effect), iterations));
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(job, base, in_effect, iterations));
   PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> missing,
                             RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));

@@ -25,10 +25,12 @@
 
 namespace penstock::core {
 
-// `planner`: of the job with the profile that it was registered with; factors are always of that one.
+// `planner`: of the job with the profile that it was registered with; factors are always of that one, with
+// the loads of expert ranks that were measured, or those of `in_effect`.
 // `in_effect`: the last revision of it, or the same. Nothing: the costs in effect foretell the iterations as
-// well, to half a per cent, and ranks are as fast as they say. The profile's version is one above that of
-// `in_effect`. Possible errors: INVALID_ARGUMENT (an iteration that is not of this job), CANCELLED.
+// well, to half a per cent, and ranks are as fast, and routers as even, as they say. The profile's version is
+// one above that of `in_effect`. Possible errors: INVALID_ARGUMENT (an iteration that is not of this job),
+// CANCELLED.
 absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, const v1::CostProfile& in_effect,
                                                      absl::Span<const ObservedIteration> iterations,
                                                      StopToken stop = {});

@@ -23,7 +23,8 @@ class FullestRows {
 
   std::optional<ExpertLoad> Load() const {
     if (all_ <= 0) return std::nullopt;
-    return ExpertLoad{.ranks = ranks_, .fullest = std::max(1.0, fullest_ * ranks_ / all_)};
+    return ExpertLoad{.ranks = ranks_,
+                      .fullest = std::clamp(fullest_ * ranks_ / all_, 1.0, static_cast<double>(ranks_))};
   }
 
  private:

@@ -18,8 +18,9 @@ constexpr int64_t kFreeNs = 1000;
 
 class Observer {
  public:
-  Observer(const ObservedIteration& iteration, const CostModel& costs, const Job& job)
-      : iteration_(iteration), costs_(costs), job_(job) {}
+  Observer(const ObservedIteration& iteration, const CostModel& costs, const CostModel& in_effect,
+           const Job& job)
+      : iteration_(iteration), costs_(costs), in_effect_(in_effect), job_(job) {}
 
   absl::StatusOr<Measurements> Run() {
     if (iteration_.plan->programs_size() != costs_.topology().ranks())
@@ -101,8 +102,7 @@ class Observer {
   }
 
   void ReadTransfer(const v1::Program& program, const v1::Transfer& transfer, int64_t measured_ns) {
-    const Link link =
-        costs_.LinkBetween(static_cast<int>(program.rank()), static_cast<int>(transfer.peer()));
+    const Link link = costs_.LinkBetween(static_cast<int>(program.rank()), static_cast<int>(transfer.peer()));
     const int64_t expected_ns = costs_.LinkNs(static_cast<int64_t>(transfer.bytes()), link);
     if (expected_ns < kFreeNs) return;
     measured_.transfer_ratios[static_cast<size_t>(link)].push_back(static_cast<double>(measured_ns) /
@@ -110,9 +110,6 @@ class Observer {
   }
 
   void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
-    const v1::PassExchange& exchange = instruction.exchange();
-    const int64_t exchanged =
-        exchange.tensor_ns() + exchange.context_exposed_ns() + exchange.expert_exposed_ns();
     // The others wait for the one that has most to do.
     if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns())
       return;
@@ -128,6 +125,9 @@ class Observer {
     const std::vector<Share>& parts = shares.parts[context];
     pass.sums = share.sums;
     pass.recompute = RecomputeOf(program, instruction);
+    const v1::PassExchange& exchange = instruction.exchange();
+    const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns() +
+                              ExposedRowsNs(instruction, share, parts, pass.recompute);
     pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1)) *
                        WholeOverParts(instruction, share, parts, pass.recompute);
     if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
@@ -137,6 +137,20 @@ class Observer {
     }
     const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
     AddSplit(rank, instruction, pass, weight ? BesideNs(pass.stage, share, parts) : 0);
+  }
+
+  // What a pass waits for rows of experts: by the plan of a router that was more or less even, it may be much
+  // less or more.
+  int64_t ExposedRowsNs(const v1::Instruction& instruction, const Share& share,
+                        const std::vector<Share>& parts, const StageRecompute& recompute) const {
+    LayerCosts layers;
+    if (!in_effect_.group().divides_experts() || instruction.op() == v1::OP_BACKWARD_WEIGHT ||
+        !in_effect_.Layers(share, parts, &layers))
+      return 0;
+    const auto stage = static_cast<int>(instruction.stage());
+    return instruction.op() == v1::OP_FORWARD
+               ? in_effect_.ForwardExchange(stage, layers).expert_exposed_ns
+               : in_effect_.BackwardExchange(stage, layers, recompute).expert_exposed_ns;
   }
 
   // What a pass computes if it goes through the micro-batch as it is, over what it computes in parts, which
@@ -190,6 +204,7 @@ class Observer {
 
   const ObservedIteration& iteration_;
   const CostModel& costs_;
+  const CostModel& in_effect_;
   const Job& job_;
   Batch batch_;
   // By replica and micro-batch.
@@ -204,8 +219,8 @@ class Observer {
 }  // namespace
 
 absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs,
-                                            const Job& job) {
-  return Observer(iteration, costs, job).Run();
+                                            const CostModel& in_effect, const Job& job) {
+  return Observer(iteration, costs, in_effect, job).Run();
 }
 
 int64_t MeasuredMakespanNs(const ObservedIteration& iteration) {

@@ -29,10 +29,11 @@ struct Measurements {
 };
 
 // Of stage groups of several ranks, passes of the rank alone that has most to do, without what they exchange
-// by the plan. `costs`: of the job that the plan is of. Possible errors: INVALID_ARGUMENT (the plan is of
-// another job, or a report names an instruction that its program lacks).
+// by the plan; rows of experts by `in_effect`. Both are of the job that the plan is of, with routers as they
+// were then: `costs` are those that factors are of. Possible errors: INVALID_ARGUMENT (the plan is of another
+// job, or a report names an instruction that its program lacks).
 absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs,
-                                            const Job& job);
+                                            const CostModel& in_effect, const Job& job);
 
 // The longest of the ranks.
 int64_t MeasuredMakespanNs(const ObservedIteration& iteration);

@@ -24,6 +24,8 @@ class FakeBatchPlanner final : public BatchPlanner {
   static constexpr uint32_t kBadPlan = 1'000'003;
   static constexpr uint32_t kUntilStopped = 1'000'004;
   static constexpr uint32_t kHuge = 1'000'005;
+  // Fits by the costs that a job was registered with alone.
+  static constexpr uint32_t kTooLongLater = 1'000'006;
 
   using Gate = std::function<void(const v1::Batch&)>;
   // `version`: of what it makes; plans of another version have other content.
@@ -32,9 +34,10 @@ class FakeBatchPlanner final : public BatchPlanner {
 
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken) const override {
     for (int j = 0; j < batch.samples_size(); ++j) {
-      if (batch.samples(j).target_tokens() == kTooLong) {
+      const uint32_t tokens = batch.samples(j).target_tokens();
+      if (tokens == kTooLong || (tokens == kTooLongLater && job_.profile().version() > 0)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("batch.samples[", j, "] of ", kTooLong, " tokens does not fit in memory"));
+            absl::StrCat("batch.samples[", j, "] of ", tokens, " tokens does not fit in memory"));
       }
     }
     return absl::OkStatus();

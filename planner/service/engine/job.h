@@ -192,6 +192,11 @@ class Job : public std::enable_shared_from_this<Job> {
   // Fits costs to what was measured, once there is enough of it that is new.
   void Recalibrate();
   std::vector<HeldIteration> MeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<BatchPtr> BatchesToPlanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether all batches that were measured, or wait for a plan, fit by other costs. Possible errors: those of
+  // BatchPlanner::CheckBatch.
+  absl::Status CheckHasRoom(const BatchPlanner& planner, const std::vector<HeldIteration>& iterations,
+                            core::StopToken stop);
   void FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
                 const PlanningTicket& ticket);
   v1::JobSpec SpecWith(const v1::CostProfile& profile) const;

@@ -122,6 +122,29 @@ void Job::Recalibrate() {
   if (fitting_now_) fitting_ = std::move(ticket);
 }
 
+std::vector<BatchPtr> Job::BatchesToPlanLocked() const {
+  std::vector<BatchPtr> batches;
+  for (uint64_t iteration = state_.planned_end(); iteration < state_.admission().next_iteration();
+       ++iteration) {
+    if (BatchPtr batch = values_.batch(iteration); batch != nullptr) batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+// Costs may need more memory than those before, for rows of uneven routers: a job that trains does not end
+// for that.
+absl::Status Job::CheckHasRoom(const BatchPlanner& planner, const std::vector<HeldIteration>& iterations,
+                               core::StopToken stop) {
+  std::vector<BatchPtr> batches;
+  {
+    MutexLock lock(&mutex_);
+    batches = BatchesToPlanLocked();
+  }
+  for (const HeldIteration& iteration : iterations) batches.push_back(iteration.batch);
+  for (const BatchPtr& batch : batches) PENSTOCK_RETURN_IF_ERROR(planner.CheckBatch(*batch, stop));
+  return absl::OkStatus();
+}
+
 void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
                    const PlanningTicket& ticket) {
   v1::CostProfile in_effect;
@@ -138,6 +161,10 @@ void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measur
     planner = ticket.Explain(fitted.status());
   } else if (fitted->has_value()) {
     planner = services_.planners->Create(SpecWith((*fitted)->profile), topologies, ticket.stop());
+    if (planner.ok()) {
+      const absl::Status room = CheckHasRoom(**planner, iterations, ticket.stop());
+      if (!room.ok()) planner = room;
+    }
   }
   MutexLock lock(&mutex_);
   fitting_ = nullptr;

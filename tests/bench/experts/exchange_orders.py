@@ -108,8 +108,12 @@ def rows_by_expert(routing, experts, chosen, ranks, random_numbers):
         shares = [2 / experts if expert < each else (1 - 2 / ranks) / (experts - each) for expert in range(experts)]
     else:
         weights = [1 / (place + 1) for place in range(experts)]
-        shares = [min(weight / sum(weights), 1 / chosen) for weight in weights]
-        shares = [share / sum(shares) for share in shares]
+        shares = [weight / sum(weights) for weight in weights]
+        while max(shares) > 1 / chosen + 1e-9:
+            shares = [min(share, 1 / chosen) for share in shares]
+            rest = sum(share for share in shares if share < 1 / chosen)
+            more = (1 - sum(shares)) / rest
+            shares = [share * (1 + more) if share < 1 / chosen else share for share in shares]
     if routing == "zipf":
         random_numbers.shuffle(shares)
     return shares

@@ -52,7 +52,7 @@ TEST(JobDetails, LossesAreThoseOfTheLastIterationAndOfTheLastValidation) {
                     HasSubstr("routers of job mix in its last iteration: balance loss 0.0125, z loss 0\n"),
                     HasSubstr("validation of job mix: loss 2.5000 after iteration 7\n")));
   const auto json = ToJson(details);
-  EXPECT_EQ(json["task_losses"], nlohmann::json({{"code", 1.75}}));
+  EXPECT_EQ(json["task_losses"], nlohmann::ordered_json({{"code", 1.75}}));
   EXPECT_EQ(json["router_losses"]["balance"], 0.0125);
   EXPECT_EQ(json["validation"]["iteration"], 7);
 }

@@ -356,7 +356,6 @@ TEST(CalibrateTest, ARankThatIsNotSlowAnyMoreIsSaidToBe) {
   EXPECT_EQ((*fitted)->profile.slow_ranks_size(), 0) << (*fitted)->profile.ShortDebugString();
 }
 
-// Noise may say otherwise, and no profile may.
 // Over four ranks.
 v1::JobSpec ExpertsJob() {
   v1::JobSpec job = GptJob(1, 1, v1::POLICY_DYNAMIC);
@@ -421,6 +420,7 @@ TEST(CalibrateTest, RanksThatReportNoRowsLeaveTheLoadAsItIs) {
   EXPECT_EQ((*fitted)->profile.expert_loads(0).fullest(), 2);
 }
 
+// Noise may say otherwise, and no profile may.
 TEST(ReviseProfileTest, RecomputingMoreNeverTakesLess) {
   v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   CostFactors noisy;

@@ -36,7 +36,7 @@ v1::JobSpec WithLoad(v1::JobSpec job, uint32_t ranks, double fullest) {
 // Of a rank with so many tokens of one sample.
 LayerCosts CostsOfRank(const CostModel& costs, uint32_t tokens) {
   TokenSums sums;
-  AddPacked({0, static_cast<int32_t>(tokens), 0}, &sums);
+  AddPacked({.target = tokens}, &sums);
   LayerCosts layers;
   EXPECT_TRUE(costs.Layers(WholeShare(sums), &layers));
   return layers;
@@ -44,7 +44,7 @@ LayerCosts CostsOfRank(const CostModel& costs, uint32_t tokens) {
 
 StageMemory MemoryOfRank(const CostModel& costs, uint32_t tokens) {
   TokenSums sums;
-  AddPacked({0, static_cast<int32_t>(tokens), 0}, &sums);
+  AddPacked({.target = tokens}, &sums);
   return costs.Memory(0, WholeShare(sums));
 }
 

@@ -1,4 +1,7 @@
 // A job whose costs follow what its workers measure.
+#include <atomic>
+#include <thread>
+
 #include "tests/unit/service/engine_fixture.h"
 
 namespace penstock {
@@ -72,6 +75,25 @@ TEST_F(JobCostsTest, IterationsThatAreNotPlannedYetGetTheCostsThatWereFitted) {
   EXPECT_EQ(VersionOf(job, kWindow - 1), 0);
   EXPECT_EQ(VersionOf(job, kWindow), 1);
   EXPECT_EQ(VersionOf(job, kWindow + 3), 1);
+}
+
+// With another, the first would have ended the job.
+TEST_F(JobCostsTest, CostsByWhichABatchOfTheJobDoesNotFitAreNotTaken) {
+  std::atomic<int> made = 0;
+  planners_->set_preparation_gate([&] { ++made; });
+  const std::shared_ptr<Job> job = Register(Spec());
+  FormEpoch(*job, 101);
+  v1::SubmitBatchesRequest request = MakeSubmission("job", 0, kWindow);
+  request.mutable_batches(2)->mutable_samples(0)->set_target_tokens(FakeBatchPlanner::kTooLongLater);
+  ASSERT_TRUE(job->SubmitBatches(request).ok());
+  Feed(job);
+  Train(job, 0, kFirstFit, 101);
+  while (made < 2) std::this_thread::yield();
+  // When the second fit makes its planner, the first has ended.
+  Train(job, kFirstFit, kFirstFit + 8, 101);
+  while (made < 3) std::this_thread::yield();
+  EXPECT_EQ(job->Snapshot().costs_size(), 0);
+  EXPECT_EQ(job->Status().state(), v1::JOB_STATE_RUNNING);
 }
 
 TEST_F(JobCostsTest, SlownessAndLoadsOfExpertsThatTheFittedCostsHaveAreInTheStatus) {
