@@ -84,7 +84,9 @@ TEST_F(JobCostsTest, CostsByWhichABatchOfTheJobDoesNotFitAreNotTaken) {
   const std::shared_ptr<Job> job = Register(Spec());
   FormEpoch(*job, 101);
   v1::SubmitBatchesRequest request = MakeSubmission("job", 0, kWindow);
-  request.mutable_batches(2)->mutable_samples(0)->set_target_tokens(FakeBatchPlanner::kTooLongLater);
+  // One for each fit.
+  for (const int batch : {2, 6})
+    request.mutable_batches(batch)->mutable_samples(0)->set_target_tokens(FakeBatchPlanner::kTooLongLater);
   ASSERT_TRUE(job->SubmitBatches(request).ok());
   Feed(job);
   Train(job, 0, kFirstFit, 101);
