@@ -1,11 +1,10 @@
 #include "planner/cli/up/expert_load_news.h"
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "planner/cli/up/same_figures.h"
 
 namespace penstock::cli {
 namespace {
@@ -15,12 +14,6 @@ constexpr double kUnevenEnough = 1.25;
 // Of a load.
 constexpr double kOtherLoad = 0.2;
 
-bool SameLoads(const std::map<uint32_t, double>& before, const std::map<uint32_t, double>& now) {
-  return std::equal(before.begin(), before.end(), now.begin(), now.end(), [](const auto& a, const auto& b) {
-    return a.first == b.first && std::abs(b.second / a.second - 1) < kOtherLoad;
-  });
-}
-
 }  // namespace
 
 std::string ExpertLoadNews::Take(const v1::JobStatus& status) {
@@ -28,7 +21,7 @@ std::string ExpertLoadNews::Take(const v1::JobStatus& status) {
   for (const v1::ExpertLoad& load : status.expert_loads()) {
     if (load.fullest() >= kUnevenEnough) uneven[load.ranks()] = load.fullest();
   }
-  if (SameLoads(said_, uneven)) return "";
+  if (SameFigures(said_, uneven, kOtherLoad)) return "";
   said_ = uneven;
   if (uneven.empty()) return "routers use the experts of all ranks about evenly again";
   std::vector<std::string> parts;

@@ -1,11 +1,10 @@
 #include "planner/cli/up/slow_rank_news.h"
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "planner/cli/up/same_figures.h"
 
 namespace penstock::cli {
 namespace {
@@ -15,12 +14,6 @@ constexpr double kWorthNaming = 1.15;
 // Of a factor.
 constexpr double kWorthSaying = 0.1;
 
-bool SameSpeeds(const std::map<uint32_t, double>& before, const std::map<uint32_t, double>& now) {
-  return std::equal(before.begin(), before.end(), now.begin(), now.end(), [](const auto& a, const auto& b) {
-    return a.first == b.first && std::abs(b.second / a.second - 1) < kWorthSaying;
-  });
-}
-
 }  // namespace
 
 std::string SlowRankNews::Take(const v1::JobStatus& status) {
@@ -29,7 +22,7 @@ std::string SlowRankNews::Take(const v1::JobStatus& status) {
     if (worker.slow_factor() >= kWorthNaming) slow[worker.rank()] = worker.slow_factor();
   }
   // Workers that begin again are missing for a while.
-  if (status.state() != v1::JOB_STATE_RUNNING || SameSpeeds(said_, slow)) return "";
+  if (status.state() != v1::JOB_STATE_RUNNING || SameFigures(said_, slow, kWorthSaying)) return "";
   said_ = slow;
   if (slow.empty()) return "no rank is slower than the others any more";
   std::vector<std::string> parts;

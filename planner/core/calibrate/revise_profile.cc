@@ -97,17 +97,14 @@ void ReviseLinks(const std::array<double, kLinks>& factors, v1::Cluster* cluster
 void ReviseLoad(const ExpertLoad& load, v1::CostProfile* profile) {
   auto& loads = *profile->mutable_expert_loads();
   const auto ranks = static_cast<uint32_t>(load.ranks);
-  auto same = std::find_if(loads.begin(), loads.end(),
-                           [&](const v1::ExpertLoad& known) { return known.ranks() == ranks; });
-  if (same == loads.end()) {
-    loads.Add()->set_ranks(ranks);
-    std::sort(loads.begin(), loads.end(), [](const v1::ExpertLoad& left, const v1::ExpertLoad& right) {
-      return left.ranks() < right.ranks();
-    });
-    same = std::find_if(loads.begin(), loads.end(),
-                        [&](const v1::ExpertLoad& known) { return known.ranks() == ranks; });
-  }
-  same->set_fullest(load.fullest);
+  const auto same = std::find_if(loads.begin(), loads.end(),
+                                 [&](const v1::ExpertLoad& known) { return known.ranks() == ranks; });
+  v1::ExpertLoad& revised = same != loads.end() ? *same : *loads.Add();
+  revised.set_ranks(ranks);
+  revised.set_fullest(load.fullest);
+  std::sort(loads.begin(), loads.end(), [](const v1::ExpertLoad& left, const v1::ExpertLoad& right) {
+    return left.ranks() < right.ranks();
+  });
 }
 
 }  // namespace

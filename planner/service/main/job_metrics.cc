@@ -274,8 +274,7 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       SlowFactors);
   add("penstock_expert_rank_load_ratio",
       "Rows of the fullest of the ranks that divide experts, over an even share, by fitted costs, of jobs "
-      "that "
-      "run. 1: routers are even.",
+      "that run. 1: routers are even.",
       ExpertLoads);
   add("penstock_loss", "Loss of a job's last iteration.",
       OfLastIteration([](const auto& summary) { return summary.loss(); }));
