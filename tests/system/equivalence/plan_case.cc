@@ -95,9 +95,9 @@ constexpr uint32_t kPipelines[] = {1, 2, 4};
 constexpr uint32_t kReplicas[] = {1, 2};
 constexpr uint32_t kTensorRanks[] = {1, 2, 4};
 constexpr uint32_t kContextRanks[] = {1, 2, 4};
-// Of a case: as processes, and as threads.
-constexpr uint32_t kMostProcesses = 4;
-constexpr uint32_t kMostThreads = 8;
+// Of a case of a covering set of pairs, and of any other.
+constexpr uint32_t kMostRanksOfPairs = 4;
+constexpr uint32_t kMostRanks = 8;
 constexpr uint32_t kExperts = 4;
 
 struct Recompute {
@@ -154,7 +154,7 @@ v1::Mesh MeshOf(const Case& choice) {
 }
 
 bool SaysSomethingNew(const Case& choice) {
-  static const uint32_t most_ranks = WantedCoverage() == Coverage::kPairs ? kMostProcesses : kMostThreads;
+  static const uint32_t most_ranks = WantedCoverage() == Coverage::kPairs ? kMostRanksOfPairs : kMostRanks;
   const Stages stages = kStageLayouts[choice[kStages]].stages;
   const v1::Schedule schedule = kSchedules[choice[kSchedule]].schedule;
   const uint32_t pipeline = kPipelines[choice[kPipeline]];
