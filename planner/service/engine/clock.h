@@ -1,12 +1,24 @@
 // Time as a parameter: the engine asks it, tests turn it by hand (fake_clock.h).
 #pragma once
 
+#include <pthread.h>
+#include <time.h>
+
 #include <chrono>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace penstock {
+
+// A thread, for whoever asks what it has computed. Valid as long as the thread runs.
+using ThreadClock = clockid_t;
+
+inline ThreadClock ClockOfThisThread() {
+  ThreadClock clock = {};
+  pthread_getcpuclockid(pthread_self(), &clock);
+  return clock;
+}
 
 class SteadyClock {
  public:
@@ -15,6 +27,8 @@ class SteadyClock {
   virtual absl::Time Now() const = 0;
   // The time of day, for people and for ages across restarts of the planner. Thread-safe.
   virtual absl::Time TimeOfDay() const = 0;
+  // What a thread has computed since it began: time on a core alone. Thread-safe.
+  virtual absl::Duration ComputedBy(ThreadClock thread) const = 0;
 };
 
 // The clocks of the machine.
@@ -24,6 +38,11 @@ class MachineClock final : public SteadyClock {
     return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
   }
   absl::Time TimeOfDay() const override { return absl::Now(); }
+  absl::Duration ComputedBy(ThreadClock thread) const override {
+    timespec time = {};
+    clock_gettime(thread, &time);
+    return absl::DurationFromTimespec(time);
+  }
 };
 
 }  // namespace penstock

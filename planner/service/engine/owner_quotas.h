@@ -41,7 +41,7 @@ struct OwnerUse {
   std::string owner;
   size_t streams = 0;
   uint64_t samples = 0;
-  // By PlanningClass: how long its tasks held planning threads.
+  // By PlanningClass: what planning threads computed for it.
   std::array<absl::Duration, kPlanningClasses> planning = {};
   // By OwnerQuota.
   std::array<uint64_t, kOwnerQuotas> refused = {};

@@ -17,7 +17,7 @@ constexpr double kFade = 0.9;
 absl::Duration OwnerShares::TotalOf(const std::string& owner) const {
   absl::Duration total = SpentBy(owner);
   for (const auto& [number, task] : running_)
-    if (task.owner == owner) total += std::max(absl::ZeroDuration(), task.expected - (now_ - task.began));
+    if (task.owner == owner) total += std::max(absl::ZeroDuration(), task.expected - task.computed);
   return total;
 }
 
@@ -30,7 +30,7 @@ absl::Duration OwnerShares::SpentBy(const std::string& owner) const {
 absl::Duration OwnerShares::ComputedBy(const std::string& owner, const Use& use) const {
   absl::Duration computed = use.ended;
   for (const auto& [number, task] : running_)
-    if (task.owner == owner) computed += now_ - task.began;
+    if (task.owner == owner) computed += task.computed;
   return computed;
 }
 
@@ -49,18 +49,17 @@ uint64_t OwnerShares::Begin(const std::string& owner, absl::Duration least) {
   Use& use = uses_[owner];
   // What it did not ask for in time is nobody's debt.
   use.ended += std::max(absl::ZeroDuration(), counted_ - ComputedBy(owner, use));
-  running_[++last_task_] = {owner, now_, use.last};
+  running_[++last_task_] = {owner, absl::ZeroDuration(), use.last};
   if (uses_.size() > kMostUses) Forget();
   return last_task_;
 }
 
-void OwnerShares::End(uint64_t task) {
+void OwnerShares::End(uint64_t task, absl::Duration computed) {
   const auto ended = running_.find(task);
-  const absl::Duration took = now_ - ended->second.began;
   Use& use = uses_[ended->second.owner];
-  use.last = took;
-  use.longest = std::max(took, kFade * use.longest);
-  use.ended += took;
+  use.last = computed;
+  use.longest = std::max(computed, kFade * use.longest);
+  use.ended += computed;
   running_.erase(ended);
 }
 

@@ -2,14 +2,14 @@
 // that always have something waiting get the same time, however long their tasks take (start-time fair
 // queueing; Goyal, Vin and Cheng 1996).
 //
-//   shares.SetTime(clock.Now());
 //   auto next = shares.Next(owners.begin(), owners.end(), /*short_alone=*/false);
 //   const uint64_t task = shares.Begin(next->first, owners.begin(), owners.end());
-//   ... shares.SetTime(clock.Now());
-//   shares.End(task);
+//   ... shares.SetComputed(task, so_far);  // before the next decision, for each task that runs
+//   shares.End(task, in_all);
 //
-// A task's time is known when it ends: until then its owner is charged what its last one took, or what this
-// one has taken so far where that is more. Not thread-safe.
+// Time is what a task computes, not how long it holds its thread: where threads share a core, a task holds
+// one for as long as others compute, too. It is known when the task ends: until then its owner is charged
+// what its last one took, or what this one has taken so far where that is more. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +26,6 @@ class OwnerShares {
  public:
   // Whose tasks take longer has no share of the thread for short ones.
   static constexpr absl::Duration kLong = absl::Milliseconds(500);
-
-  // Now: never goes back.
-  void SetTime(absl::Time now) { now_ = now; }
 
   // What the owner is charged: what it has computed, or as much as those who wait have had anyway, so that
   // who comes anew owes nothing and has nothing saved; and what its tasks that run are expected to take.
@@ -58,8 +55,10 @@ class OwnerShares {
       if (!one->second.tasks.empty()) least = std::min(least, SpentBy(one->first));
     return Begin(owner, least);
   }
+  // What it has computed so far. Never falls.
+  void SetComputed(uint64_t task, absl::Duration so_far) { running_.at(task).computed = so_far; }
   // It has ended.
-  void End(uint64_t task);
+  void End(uint64_t task, absl::Duration computed);
 
  private:
   // What an owner has computed, and what its last task did.
@@ -73,7 +72,7 @@ class OwnerShares {
   // A task that computes.
   struct Task {
     std::string owner;
-    absl::Time began;
+    absl::Duration computed;
     // To take, and charged in advance.
     absl::Duration expected;
   };
@@ -108,7 +107,6 @@ class OwnerShares {
   std::map<std::string, Use> uses_;
   // What those who wait have had at least. Never falls.
   absl::Duration counted_;
-  absl::Time now_ = absl::UnixEpoch();
   // By number.
   std::map<uint64_t, Task> running_;
   uint64_t last_task_ = 0;

@@ -220,7 +220,7 @@ std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwn
   return line.shares.Next(line.owners.begin(), line.owners.end(), IsShortAloneLocked());
 }
 
-PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
+PlanningPool::Entry PlanningPool::TakeLocked(size_t kind, ThreadClock thread) {
   for (size_t other = 0; other < kPlanningClasses; ++other) {
     Line& line = lines_[other];
     line.passed_over = line.waiting > 0 ? line.passed_over + 1 : 0;
@@ -234,38 +234,35 @@ PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
   const uint64_t number = line.shares.Begin(owner->first, line.owners.begin(), line.owners.end());
   owner->second.turn = ++line.turns;
   Entry entry = owner->second.tasks.Pop();
-  entry.number = number;
   --line.waiting;
+  running_.push_back({entry.ticket, number, clock_->Now(), thread, clock_->ComputedBy(thread)});
   if (owner->second.tasks.empty() && owner->second.reserved == 0) line.owners.erase(owner);
   return entry;
 }
 
-void PlanningPool::SetTimeLocked() {
-  const absl::Time now = clock_->Now();
-  for (Line& line : lines_) line.shares.SetTime(now);
+void PlanningPool::CountComputedLocked() {
+  for (const Running& running : running_)
+    lines_[IndexOf(running.ticket->work().kind)].shares.SetComputed(running.number, ComputedBy(running));
 }
 
-bool PlanningPool::Next(Entry* entry) {
+bool PlanningPool::Next(ThreadClock thread, Entry* entry) {
   MutexLock lock(&mutex_);
-  SetTimeLocked();
+  CountComputedLocked();
   size_t kind = NextClassLocked();
   for (; kind == kPlanningClasses; kind = NextClassLocked()) {
     if (stopped_ && WaitingLocked() == 0) return false;
     changed_.Wait(&mutex_);
-    SetTimeLocked();
+    CountComputedLocked();
   }
-  *entry = TakeLocked(kind);
-  entry->began = clock_->Now();
-  running_.push_back({entry->ticket, entry->began});
+  *entry = TakeLocked(kind, thread);
   return true;
 }
 
-void PlanningPool::End(const Entry& entry) {
+void PlanningPool::End(const PlanningTicket& ticket, absl::Duration computed) {
   MutexLock lock(&mutex_);
   const auto running = std::find_if(running_.begin(), running_.end(),
-                                    [&](const Running& one) { return one.ticket == entry.ticket; });
-  SetTimeLocked();
-  lines_[IndexOf(entry.ticket->work().kind)].shares.End(entry.number);
+                                    [&](const Running& one) { return one.ticket.get() == &ticket; });
+  lines_[IndexOf(ticket.work().kind)].shares.End(running->number, computed);
   running_.erase(running);
   changed_.SignalAll();  // others may run now, and Shutdown waits for the last
 }
@@ -274,11 +271,13 @@ void PlanningPool::End(const Entry& entry) {
 // other, and behind four threads that compute on one core each of these waits some milliseconds.
 void PlanningPool::Work() {
   BecomeBackgroundThread();
-  for (Entry entry; Next(&entry); entry = Entry()) {
+  const ThreadClock thread = ClockOfThisThread();
+  for (Entry entry; Next(thread, &entry); entry = Entry()) {
+    const absl::Duration before = clock_->ComputedBy(thread);
     entry.task(*entry.ticket);
-    const absl::Duration took = clock_->Now() - entry.began;
-    if (computed_ != nullptr) computed_(entry.ticket->work(), took);
-    End(entry);
+    const absl::Duration computed = clock_->ComputedBy(thread) - before;
+    if (computed_ != nullptr) computed_(entry.ticket->work(), computed);
+    End(*entry.ticket, computed);
   }
 }
 

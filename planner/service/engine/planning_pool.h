@@ -107,8 +107,9 @@ class PlanningPool {
   using Task = std::function<void(const PlanningTicket&)>;
 
   // `threads` >= 1. `capacity`: tasks that wait or are reserved; running ones do not count. `clock` measures
-  // limits and must outlive the pool. `memory_bytes`: of all tasks that run. `computed`: told of each task
-  // that ran, by its thread and before another begins in its place; for how long it held the thread.
+  // limits and what tasks compute, and must outlive the pool. `memory_bytes`: of all tasks that run.
+  // `computed`: told of each task that ran, by its thread and before another begins in its place; what it
+  // computed, without the time for which it held its thread while others had the core.
   using Computed = std::function<void(const PlanningWork&, absl::Duration)>;
   PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes = INT64_MAX,
                Computed computed = nullptr);
@@ -148,9 +149,6 @@ class PlanningPool {
   struct Entry {
     PlanningTicketPtr ticket;
     Task task;
-    absl::Time began = absl::InfinitePast();
-    // OwnerShares' of its class.
-    uint64_t number = 0;
   };
   struct Owner {
     TurnQueue<Entry> tasks;
@@ -173,12 +171,17 @@ class PlanningPool {
   };
   struct Running {
     PlanningTicketPtr ticket;
+    // OwnerShares' of its class.
+    uint64_t number = 0;
     absl::Time started;
+    ThreadClock thread = {};
+    // What its thread had computed before it.
+    absl::Duration before;
   };
 
   void Work();
-  // Waits for the next task; false when the pool is stopped and empty.
-  bool Next(Entry* entry);
+  // Waits for the next task for the thread; false when the pool is stopped and empty.
+  bool Next(ThreadClock thread, Entry* entry);
   // The class that is next; kPlanningClasses when none may run now.
   size_t NextClassLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRunLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -192,12 +195,15 @@ class PlanningPool {
   // The owner whose turn it is; the end where none may run now.
   std::map<std::string, Owner>::const_iterator NextOwnerLocked(size_t kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Entry TakeLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Entry TakeLocked(size_t kind, ThreadClock thread) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(const Entry& entry);
-  // One for each decision: owners' totals grow with the time.
-  void SetTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(const PlanningTicket& ticket, absl::Duration computed);
+  absl::Duration ComputedBy(const Running& running) const {
+    return clock_->ComputedBy(running.thread) - running.before;
+  }
+  // Before each decision: owners' totals grow while their tasks compute.
+  void CountComputedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a task out of its line; false when it does not wait.
   bool RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Entry> TakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -134,9 +134,10 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
                   "samples of one owner that are accepted a minute, in batches and what-ifs; 0: no limit")
       ->check(Between(0, 1e15))
       ->capture_default_str();
-  app->add_option("--planning-seconds-of-owner-a-minute", options->owners.planning_seconds_a_minute,
-                  "seconds for which one owner may hold planning threads, a minute: beyond it nothing new of "
-                  "the owner is accepted until the time has come in; 0: no limit")
+  app->add_option(
+         "--planning-seconds-of-owner-a-minute", options->owners.planning_seconds_a_minute,
+         "seconds of a core that planning threads may compute for one owner, a minute: beyond it nothing "
+         "new of the owner is accepted until the time has come in; 0: no limit")
       ->check(Between(0, 1e9))
       ->capture_default_str();
   app->add_option(

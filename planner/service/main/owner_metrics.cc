@@ -43,7 +43,7 @@ void RefusalsOf(const OwnerUse& use, Samples* samples) {
 
 void OwnerMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
   registry->AddComputedCounter("penstock_owner_planning_seconds_total",
-                               "Time for which an owner's tasks held planning threads.",
+                               "What planning threads computed for an owner, in seconds of a core.",
                                OfEachOwner(engines, PlanningOf));
   registry->AddComputedCounter(
       "penstock_owner_samples_total", "Samples of an owner that were accepted, in batches and what-ifs.",

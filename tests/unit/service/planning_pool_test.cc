@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -108,6 +109,30 @@ TEST_F(PlanningPoolTest, AnOwnerWhosePlansTakeLongHasFewerOfThem) {
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) add("short", name, absl::Seconds(1));
   EXPECT_THAT(Order(pool),
               testing::ElementsAre("long 1", "a", "b", "c", "long 2", "d", "e", "f", "long 3", "g"));
+}
+
+TEST_F(PlanningPoolTest, WhatATaskComputesCountsAndNotHowLongItHoldsItsThread) {
+  std::map<std::string, absl::Duration> computed;
+  PlanningPool pool(1, 20, &clock_, INT64_MAX, [&](const PlanningWork& work, absl::Duration time) {
+    MutexLock lock(&mutex_);
+    computed[work.owner] += time;
+  });
+  Hold(pool);
+  const auto add = [&](const std::string& owner, absl::Duration computes, absl::Duration waits) {
+    Run(pool, {.owner = owner}, [this, owner, computes, waits](const PlanningTicket&) {
+      clock_.Advance(computes);
+      clock_.AdvanceIdle(waits);
+      MutexLock lock(&mutex_);
+      order_.push_back(owner);
+    });
+  };
+  for (int i = 0; i < 5; ++i) add("waits", absl::Seconds(1), absl::Seconds(60));
+  for (int i = 0; i < 2; ++i) add("computes", absl::Seconds(3), absl::ZeroDuration());
+  EXPECT_THAT(Order(pool),
+              testing::ElementsAre("waits", "computes", "waits", "waits", "computes", "waits", "waits"));
+  MutexLock lock(&mutex_);
+  EXPECT_EQ(computed["waits"], absl::Seconds(5));
+  EXPECT_EQ(computed["computes"], absl::Seconds(6));
 }
 
 TEST_F(PlanningPoolTest, AnOwnerOfShortBatchesWaitsForNoLongOne) {
