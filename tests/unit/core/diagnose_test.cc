@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/process/sanitized.h"
 #include "planner/core/diagnose/replay_graph.h"
 #include "planner/core/planner.h"
 #include "planner/core/replay/program_set_of_plan.h"
@@ -208,7 +209,7 @@ TEST(DiagnoseTest, AReplayTakesAsLongAsTheStep) {
 }
 
 TEST(DiagnoseTest, HealthyRunsNameNoRankAndNoLink) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < (kSanitized ? 6 : 20); ++seed) {
     const Diagnosis diagnosis =
         DiagnosisOf(SimulatedRun(2 + seed % 3, 1 + seed % 4, seed, Unchanged, seed % 2 == 0));
     for (const Cause& cause : diagnosis.causes) {
@@ -224,7 +225,7 @@ TEST(DiagnoseTest, HealthyRunsNameNoRankAndNoLink) {
 
 // Lengths differ from micro-batch to micro-batch by more than a slow rank does.
 TEST(DiagnoseTest, ASlowRankAtARandomPlaceIsNamed) {
-  constexpr int kRuns = 200;
+  constexpr int kRuns = kSanitized ? 20 : 200;
   std::mt19937_64 random(11);
   int named = 0;
   double worst = 0;
@@ -245,7 +246,7 @@ TEST(DiagnoseTest, ASlowRankAtARandomPlaceIsNamed) {
 
 // Nobody says how long the samples are: the other stages tell, which compute the same micro-batches.
 TEST(DiagnoseTest, ASlowRankIsToldFromLongSamplesByTheOtherStages) {
-  constexpr int kRuns = 60;
+  constexpr int kRuns = kSanitized ? 10 : 60;
   std::mt19937_64 random(12);
   int named = 0;
   for (int i = 0; i < kRuns; ++i) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/sanitized.h"
 #include "planner/core/audit/audit_plan.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
@@ -21,11 +22,7 @@
 namespace penstock::core {
 namespace {
 
-#if defined(NDEBUG)
-constexpr int kJobs = 300;
-#else
-constexpr int kJobs = 12;
-#endif
+constexpr int kJobs = kSanitized ? 60 : 300;
 
 // Ranks that divide experts and no layers; rows that take a tenth of a layer, or as long as some.
 RandomPlanningCase MakeCase(int seed) {

@@ -98,13 +98,14 @@ TEST(CompactTest, ColumnsOfAValidationMayNotBeMissing) {
 }
 
 TEST(CompactTest, InstructionsThatMakeNoSenseComeBackToo) {
+  const v1::Program made =
+      core::Planner::Create(core::GptJob(2, 1, v1::POLICY_DYNAMIC), core::Planner::Explain::kCauseAlone)
+          .value()
+          ->MakePlan(core::MakeBatch({{10, 20}, {5, 7}, {100, 3}, {9, 9}}))
+          ->programs(0);
   int packed = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
-    v1::Program program =
-        core::Planner::Create(core::GptJob(2, 1, v1::POLICY_DYNAMIC), core::Planner::Explain::kCauseAlone)
-            .value()
-            ->MakePlan(core::MakeBatch({{10, 20}, {5, 7}, {100, 3}, {9, 9}}))
-            ->programs(0);
+    v1::Program program = made;
     MessageMutator mutator(seed);
     for (int change = 0; change < 8; ++change) mutator.Apply(program);
     for (int id = 0; id < program.instructions_size(); ++id)

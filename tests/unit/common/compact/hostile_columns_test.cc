@@ -91,8 +91,9 @@ TEST(HostileColumnsTest, AValueThatItsFieldCannotHoldIsRefused) {
 }
 
 TEST(HostileColumnsTest, AnythingElseIsReadOrRefused) {
+  const v1::InstructionColumns valid = ValidColumns();
   for (uint32_t seed = 0; seed < 2000; ++seed) {
-    v1::InstructionColumns columns = ValidColumns();
+    v1::InstructionColumns columns = valid;
     MessageMutator mutator(seed);
     for (int change = 0; change < 3; ++change) mutator.Apply(columns);
     const absl::Status status = Read(columns);
