@@ -6,6 +6,7 @@
 // `gate`, when set, is called before each plan (to block it).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -28,9 +29,11 @@ class FakeBatchPlanner final : public BatchPlanner {
   static constexpr uint32_t kTooLongLater = 1'000'006;
 
   using Gate = std::function<void(const v1::Batch&)>;
-  // `version`: of what it makes; plans of another version have other content.
-  FakeBatchPlanner(v1::JobSpec job, Gate gate, std::string version = "")
-      : job_(std::move(job)), gate_(std::move(gate)), version_(std::move(version)) {}
+  // `version`: of what it makes; plans of another version have other content. `estimates`: counts calls of
+  // ShapeOf.
+  FakeBatchPlanner(v1::JobSpec job, Gate gate, std::string version = "",
+                   std::atomic<int>* estimates = nullptr)
+      : job_(std::move(job)), gate_(std::move(gate)), version_(std::move(version)), estimates_(estimates) {}
 
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken) const override {
     for (int j = 0; j < batch.samples_size(); ++j) {
@@ -49,6 +52,7 @@ class FakeBatchPlanner final : public BatchPlanner {
 
   // A batch with a sample of kHuge tokens has a billion.
   absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const override {
+    if (estimates_ != nullptr) ++*estimates_;
     core::PlanningShape shape;
     shape.samples = Has(batch, kHuge) ? 1'000'000'000 : batch.samples_size();
     return shape;
@@ -131,6 +135,7 @@ class FakeBatchPlanner final : public BatchPlanner {
   const v1::JobSpec job_;
   const Gate gate_;
   const std::string version_;
+  std::atomic<int>* const estimates_;
 };
 
 class FakeBatchPlannerFactory final : public BatchPlannerFactory {
@@ -164,8 +169,11 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     if (stop.stopped()) return stop.status();
     if (job.mesh().pipeline() == kTooLarge)
       return absl::InvalidArgumentError("job.mesh.pipeline: does not fit");
-    return std::make_unique<FakeBatchPlanner>(job, gate_, version_);
+    return std::make_unique<FakeBatchPlanner>(job, gate_, version_, &estimates_);
   }
+
+  // How often a planner of a job was asked what planning a batch takes.
+  int estimates() const { return estimates_; }
 
   // Whatever was measured, costs are revised, or not.
   void set_calibrates(bool calibrates) { calibrates_ = calibrates; }
@@ -199,6 +207,7 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
   }
 
  private:
+  mutable std::atomic<int> estimates_ = 0;
   const FakeBatchPlanner::Gate gate_;
   bool calibrates_ = false;
   std::function<void()> preparation_gate_;

@@ -6,11 +6,12 @@ namespace penstock {
 
 size_t MemoryBytesOf(const google::protobuf::Message& message) { return message.SpaceUsedLong(); }
 
-void IterationValues::PutBatch(BatchPtr batch) {
+void IterationValues::PutBatch(BatchPtr batch, int64_t planning_bytes) {
   Values& values = iterations_[batch->iteration()];
   if (values.batch != nullptr) return;
   const size_t bytes = MemoryBytesOf(*batch);
   values.batch = std::move(batch);
+  values.planning_bytes = planning_bytes;
   values.bytes += bytes;
   bytes_ += bytes;
 }
@@ -42,6 +43,11 @@ BatchPtr IterationValues::batch(uint64_t iteration) const {
 PackedPlanPtr IterationValues::plan(uint64_t iteration) const {
   const auto found = iterations_.find(iteration);
   return found == iterations_.end() ? nullptr : found->second.plan;
+}
+
+int64_t IterationValues::planning_bytes(uint64_t iteration) const {
+  const auto found = iterations_.find(iteration);
+  return found == iterations_.end() ? 0 : found->second.planning_bytes;
 }
 
 std::vector<ReportPtr> IterationValues::reports(uint64_t iteration) const {

@@ -32,7 +32,8 @@ size_t MemoryBytesOf(const google::protobuf::Message& message);
 
 class IterationValues {
  public:
-  void PutBatch(BatchPtr batch);
+  // `planning_bytes`: what planning it takes, as estimated when it was accepted; 0: not known.
+  void PutBatch(BatchPtr batch, int64_t planning_bytes = 0);
   void PutPlan(PackedPlanPtr plan);
   void PutReport(const v1::ReportIterationRequest& report);
 
@@ -41,6 +42,8 @@ class IterationValues {
   // Null: not in memory.
   BatchPtr batch(uint64_t iteration) const;
   PackedPlanPtr plan(uint64_t iteration) const;
+  // 0: not known, or the batch is not in memory.
+  int64_t planning_bytes(uint64_t iteration) const;
   // By rank.
   std::vector<ReportPtr> reports(uint64_t iteration) const;
 
@@ -59,6 +62,7 @@ class IterationValues {
  private:
   struct Values {
     BatchPtr batch;
+    int64_t planning_bytes = 0;
     PackedPlanPtr plan;
     std::map<uint32_t, ReportPtr> reports;
     size_t bytes = 0;

@@ -134,11 +134,20 @@ class Job : public std::enable_shared_from_this<Job> {
   void KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner);
 
   // job_batches.cc
-  absl::Status ValidateBatches(const v1::SubmitBatchesRequest& request, const BatchPlanner& planner) const;
+  // Of the batches of a request, one after the other.
+  struct Submitted {
+    absl::Time asked;
+    // What planning takes, as estimated.
+    std::vector<int64_t> planning_bytes;
+    std::vector<std::string> serialized;
+    std::vector<std::string> hashes;
+  };
+  // Returns what planning each of them takes, bytes.
+  absl::StatusOr<std::vector<int64_t>> ValidateBatches(const v1::SubmitBatchesRequest& request,
+                                                       const BatchPlanner& planner) const;
   absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known, uint64_t next) const;
-  absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
-                           const std::vector<std::string>& hashes, absl::Time asked)
+  absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job_planning.cc
@@ -158,7 +167,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTicket& ticket);
   // `made`: set to when the plan was made and not yet checked.
   absl::StatusOr<PlannedBatch> MakePlan(uint64_t iteration, const PlanningTicket& ticket, absl::Time* made);
-  absl::StatusOr<BatchPtr> BatchOf(uint64_t iteration);
+  absl::StatusOr<BatchPtr> BatchOf(uint64_t iteration, const BatchPlanner& planner);
   void KeepPlanLocked(PlannedBatch planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -26,9 +26,10 @@ size_t SamplesOf(const v1::Batch& batch) {
 
 }  // namespace
 
-absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
-                                  const BatchPlanner& planner) const {
+absl::StatusOr<std::vector<int64_t>> Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
+                                                          const BatchPlanner& planner) const {
   const uint64_t end = spec_.training().iterations();
+  std::vector<int64_t> planning_bytes;
   for (int i = 0; i < request.batches_size(); ++i) {
     const v1::Batch& batch = request.batches(i);
     if (end > 0 && batch.iteration() >= end) {
@@ -38,8 +39,9 @@ absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
     PENSTOCK_RETURN_IF_ERROR(NameBatch(planner.CheckBatch(batch, core::StopToken()), i));
     PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner.ShapeOf(batch));
     PENSTOCK_RETURN_IF_ERROR(CheckRoom(absl::StrCat("batches[", i, "].samples"), shape, services_.room));
+    planning_bytes.push_back(core::FootprintOf(shape).planning_bytes);
   }
-  return absl::OkStatus();
+  return planning_bytes;
 }
 
 absl::Status Job::CheckAcceptsLocked() const {
@@ -67,12 +69,12 @@ absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t
   return status.ok() ? status : WithRetryIteration(std::move(status), next);
 }
 
-// Takes the batches that are new. `serialized`: those of the request.
-absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
-                              const std::vector<std::string>& hashes, absl::Time asked) {
+// Takes the batches that are new.
+absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted) {
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
   const uint64_t completed = state_.progress().completed();
   const Admission& admission = state_.admission();
+  const std::vector<std::string>& hashes = submitted.hashes;
   PENSTOCK_ASSIGN_OR_RETURN(const size_t known, admission.CountKnown(request.batches(0).iteration(), hashes,
                                                                      completed + state_.window()));
   if (known == hashes.size()) return absl::OkStatus();
@@ -89,10 +91,10 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vect
   store::v1::Event event;
   for (size_t i = known; i < hashes.size(); ++i) {
     const v1::Batch& batch = request.batches(static_cast<int>(i));
-    stored.emplace_back(batch.iteration(), std::move(serialized[i]));
+    stored.emplace_back(batch.iteration(), std::move(submitted.serialized[i]));
     event.mutable_batches_accepted()->add_hashes(hashes[i]);
-    values_.PutBatch(std::make_shared<const v1::Batch>(batch));
-    accepted_[batch.iteration()] = asked;
+    values_.PutBatch(std::make_shared<const v1::Batch>(batch), submitted.planning_bytes[i]);
+    accepted_[batch.iteration()] = submitted.asked;
   }
   const uint64_t end = next + stored.size();
   RecordLocked(std::move(event), std::move(stored), [end](Job& job) {
@@ -106,19 +108,18 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vect
 }
 
 absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBatchesRequest& request) {
-  const absl::Time asked = TimeOfDay();
+  Submitted submitted;
+  submitted.asked = TimeOfDay();
   PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
-  PENSTOCK_RETURN_IF_ERROR(ValidateBatches(request, *planner));
+  PENSTOCK_ASSIGN_OR_RETURN(submitted.planning_bytes, ValidateBatches(request, *planner));
   // Once, for its hash and for the store, and before the lock is taken.
-  std::vector<std::string> serialized;
-  std::vector<std::string> hashes;
   for (const v1::Batch& batch : request.batches()) {
-    serialized.push_back(batch.SerializeAsString());
-    hashes.push_back(ContentHash(serialized.back()));
+    submitted.serialized.push_back(batch.SerializeAsString());
+    submitted.hashes.push_back(ContentHash(submitted.serialized.back()));
   }
   v1::SubmitBatchesResponse response;
   MutexLock lock(&mutex_);
-  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(serialized), hashes, asked));
+  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(submitted)));
   response.set_next_iteration(state_.admission().next_iteration());
   return response;
 }

@@ -80,15 +80,14 @@ void Job::Keep(uint64_t iteration, PlanningTicketPtr ticket) {
 int64_t Job::PlanningBytesLocked(uint64_t iteration) const {
   const int64_t most = services_.room.planning_bytes;
   if (alone_.contains(iteration) || suspects_.contains(iteration)) return most;
-  const BatchPtr batch = values_.batch(iteration);
+  const int64_t estimated = values_.planning_bytes(iteration);
   // After a restart: of a size that is not known before it is read.
-  if (batch == nullptr) return most / 4;
-  const absl::StatusOr<core::PlanningShape> shape = planner_->ShapeOf(*batch);
-  return shape.ok() ? std::min(most, core::FootprintOf(*shape).planning_bytes) : most / 4;
+  return estimated > 0 ? std::min(most, estimated) : most / 4;
 }
 
-// From memory, or from the store after a restart.
-absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration) {
+// From memory, or from the store after a restart: it may have been accepted by a planner with more memory, or
+// of an earlier version.
+absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration, const BatchPlanner& planner) {
   {
     MutexLock lock(&mutex_);
     if (BatchPtr batch = values_.batch(iteration); batch != nullptr) return batch;
@@ -98,6 +97,8 @@ absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration) {
   if (!batch->ParseFromString(bytes)) {
     return absl::DataLossError(absl::StrCat("the stored batch of iteration ", iteration, " cannot be read"));
   }
+  PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner.ShapeOf(*batch));
+  PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", shape, services_.room));
   return batch;
 }
 
@@ -107,10 +108,7 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner,
                             PlannerOf(iteration, ticket.stop()));
   PlannedBatch planned;
-  PENSTOCK_ASSIGN_OR_RETURN(planned.batch, BatchOf(iteration));
-  // One that was accepted by a planner with more memory, or of an earlier version.
-  PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner->ShapeOf(*planned.batch));
-  PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", shape, services_.room));
+  PENSTOCK_ASSIGN_OR_RETURN(planned.batch, BatchOf(iteration, *planner));
   absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner, *services_.checker, *planned.batch, ticket.stop(),
                                                   *services_.clock, *services_.observer, made);
   if (!plan.ok()) return ticket.Explain(plan.status());

@@ -54,6 +54,29 @@ TEST_F(PlanningMemoryTest, ABatchThatNeverFitsIsRefusedBeforeItIsAccepted) {
   EXPECT_EQ(job->Status().next_iteration(), 0);
 }
 
+// The estimate may take as long as all else that accepting a batch takes.
+TEST_F(PlanningMemoryTest, WhatPlanningTakesIsEstimatedOnceForABatch) {
+  Start(Small());
+  const auto job = Register(MakeJob("job"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+  Reader reader(job, StreamRequest(0));
+  EXPECT_TRUE(reader.Next().has_value());
+  EXPECT_TRUE(reader.Next().has_value());
+  EXPECT_EQ(planners_->estimates(), 2);
+}
+
+// It may have been accepted by a planner with more memory.
+TEST_F(PlanningMemoryTest, WhatPlanningTakesIsEstimatedAgainForABatchFromTheStore) {
+  Start(Small());
+  ASSERT_TRUE(Register(MakeJob("job"))->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  ASSERT_TRUE(Flush().ok());
+  Restart(Small());
+  Reader reader(*engine_->FindJob("job"), StreamRequest(0));
+  engine_->Tick();
+  EXPECT_TRUE(reader.Next().has_value());
+  EXPECT_EQ(planners_->estimates(), 2);
+}
+
 TEST_F(PlanningMemoryTest, AWhatIfThatNeverFitsIsRefusedAtOnce) {
   Start(Small());
   EXPECT_THAT(PlanBatch(MakeJob("job"), MakeBatch(0, FakeBatchPlanner::kHuge)),
