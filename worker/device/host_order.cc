@@ -1,14 +1,56 @@
+#include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/sync/sync.h"
+#include "common/sync/task_thread.h"
 #include "worker/device/instruction_order.h"
 #include "worker/program/describe.h"
 
 namespace penstock::worker {
 namespace {
+
+// Does one work after another, until one fails.
+class BesideThread {
+ public:
+  void Add(std::function<absl::Status()> work) {
+    {
+      MutexLock lock(&mutex_);
+      ++left_;
+    }
+    thread_.Add([this, work = std::move(work)] {
+      const absl::Status status = failed() ? absl::OkStatus() : work();
+      MutexLock lock(&mutex_);
+      if (status_.ok()) status_ = status;
+      --left_;
+      done_.SignalAll();
+    });
+  }
+
+  // Begins anew.
+  absl::Status Await() {
+    MutexLock lock(&mutex_);
+    while (left_ > 0) done_.Wait(&mutex_);
+    return std::exchange(status_, absl::OkStatus());
+  }
+
+ private:
+  bool failed() {
+    MutexLock lock(&mutex_);
+    return !status_.ok();
+  }
+
+  Mutex mutex_;
+  CondVar done_;
+  int left_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  // Last, so that it ends first.
+  TaskThread thread_;
+};
 
 class HostOrder : public InstructionOrder {
  public:
@@ -53,6 +95,14 @@ class HostOrder : public InstructionOrder {
 
   bool Awaited(uint32_t id) const override { return pending_[id] == nullptr; }
 
+  absl::Status Beside(std::function<absl::Status()> work) override {
+    if (beside_ == nullptr) beside_ = std::make_unique<BesideThread>();
+    beside_->Add(std::move(work));
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitBeside() override { return beside_ == nullptr ? absl::OkStatus() : beside_->Await(); }
+
   absl::Status Finish() override {
     for (uint32_t id = 0; id < pending_.size(); ++id) PENSTOCK_RETURN_IF_ERROR(Await(id));
     return absl::OkStatus();
@@ -63,6 +113,8 @@ class HostOrder : public InstructionOrder {
   const Program* program_ = nullptr;
   // By id of the instruction that started it; null once it has ended.
   std::vector<std::unique_ptr<PendingTransfer>> pending_;
+  // Once there is work beside.
+  std::unique_ptr<BesideThread> beside_;
 };
 
 }  // namespace

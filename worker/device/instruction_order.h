@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -41,6 +42,14 @@ class InstructionOrder {
   virtual absl::Status Await(uint32_t id) = 0;
   // Whether something has waited for the transfer or reduction `id`.
   virtual bool Awaited(uint32_t id) const = 0;
+  // Has `work` done beside what is launched from now on, on the stream of collectives, behind what has been
+  // launched so far and all such work before. CPU: on a thread of its own, where it may block. An error
+  // ends all that follows, and is AwaitBeside's (GPU: this call's). It must not call this object, and what it
+  // uses must live until AwaitBeside has returned, which has to be called.
+  virtual absl::Status Beside(std::function<absl::Status()> work) = 0;
+  // CPU: blocks until all such work has been done; GPU: what is launched on the stream of collectives is
+  // behind it anyway. Possible errors: those of the work.
+  virtual absl::Status AwaitBeside() = 0;
   // Blocks the host until everything has been done.
   virtual absl::Status Finish() = 0;
 };

@@ -20,7 +20,10 @@ class IterationMarks {
   // for a WAIT's.
   Mark BeginOf(uint32_t id) const { return instructions_ + id; }
   Mark start() const { return 2 * instructions_; }
-  size_t count() const { return size_t{start()} + 1; }
+  // The last one: set anew by the order for each work that is done beside an instruction, how far that has
+  // come. What waits for it waits for the latest setting.
+  Mark beside() const { return start() + 1; }
+  size_t count() const { return size_t{beside()} + 1; }
 
  private:
   Mark instructions_ = 0;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "common/status/status_macros.h"
@@ -55,6 +56,18 @@ class StreamOrder : public InstructionOrder {
   bool Awaited(uint32_t id) const override {
     return id < Waited(Stream::kCompute, program_->instructions[id].stream);
   }
+
+  absl::Status Beside(std::function<absl::Status()> work) override {
+    const Stream from = entered_;
+    PENSTOCK_RETURN_IF_ERROR(streams_.Set(marks_.beside()));
+    PENSTOCK_RETURN_IF_ERROR(Enter(Stream::kCollective));
+    PENSTOCK_RETURN_IF_ERROR(streams_.WaitFor(marks_.beside()));
+    PENSTOCK_RETURN_IF_ERROR(work());
+    return Enter(from);
+  }
+
+  // Its errors have been Beside's.
+  absl::Status AwaitBeside() override { return absl::OkStatus(); }
 
   absl::Status Finish() override {
     PENSTOCK_RETURN_IF_ERROR(Enter(Stream::kCompute));

@@ -7,14 +7,11 @@
 #include "worker/comm/groups.h"
 #include "worker/comm/pending_all.h"
 #include "worker/model/whole_gradients.h"
+#include "worker/runtime/makes_gradients.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
 namespace {
-
-bool MakesGradients(Op op) {
-  return op == Op::kBackward || op == Op::kBackwardInput || op == Op::kBackwardWeight;
-}
 
 // That the shards of a reduction over the group are those of the optimizer.
 absl::Status CheckShards(const std::vector<uint32_t>& group, uint32_t rank, const Sharding& sharding) {

@@ -50,6 +50,7 @@ Iteration::Iteration(const ExecutorParts& parts, const Program& program, TokenRe
       reader_(reader),
       search_(search),
       reductions_(parts, program),
+      rounds_(parts, program),
       own_votes_(parts.votes ? parts.votes() : Votes()) {
   for (const auto& [number, stage] : parts.stages) {
     needs_[number] = TokenNeedsOf(parts.job->model, StageRangeOf(program.layers_per_stage, number));
@@ -171,7 +172,7 @@ absl::Status Iteration::Backward(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient,
                             parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient,
                                                                   instruction.beside, LetGo(instruction)));
-  PENSTOCK_RETURN_IF_ERROR(reductions_.status());
+  PENSTOCK_RETURN_IF_ERROR(CheckLetGo());
   if (search_ != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(search_->AfterBackward(key, output_gradient, input_gradient));
   }
@@ -197,7 +198,7 @@ absl::Status Iteration::BackwardWeight(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward::PutAside put_aside, put_aside_.Take(key));
   Stage& stage = *parts_.stages.at(key.stage);
   PENSTOCK_RETURN_IF_ERROR(stage.BackwardWeight(std::move(put_aside), LetGo(instruction)));
-  PENSTOCK_RETURN_IF_ERROR(reductions_.status());
+  PENSTOCK_RETURN_IF_ERROR(CheckLetGo());
   return search_ != nullptr ? search_->AfterBackward(key, {}, {}) : absl::OkStatus();
 }
 
@@ -240,21 +241,28 @@ absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
   return absl::OkStatus();
 }
 
-// It has ended when this returns (on a GPU, when its stream has come so far): everything waits for it anyway.
+// It has ended when this returns (on a GPU, when its stream has come so far): what follows waits for it
+// anyway.
 absl::Status Iteration::Reshard(const Instruction& instruction) {
   if (parts_.resharding == nullptr) return absl::InternalError("the job has no shares of parameters");
   switch (static_cast<ReshardPart>(instruction.part)) {
     case ReshardPart::kParameters:
       return parts_.resharding->BringParameters();
     case ReshardPart::kGradients:
-      return parts_.resharding->TakeGradients();
+      return rounds_.Take();
   }
   return absl::InternalError("unknown part");
 }
 
 // A search looks at each pass's gradients, and at their sum apart.
 GradientsReady Iteration::LetGo(const Instruction& pass) {
-  return search_ == nullptr ? reductions_.During(pass) : GradientsReady();
+  if (search_ != nullptr) return {};
+  return parts_.resharding == nullptr ? reductions_.During(pass) : rounds_.During(pass);
+}
+
+absl::Status Iteration::CheckLetGo() const {
+  PENSTOCK_RETURN_IF_ERROR(reductions_.status());
+  return rounds_.status();
 }
 
 absl::Status Iteration::SumOverRanks(const Instruction& instruction) {

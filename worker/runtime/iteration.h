@@ -22,6 +22,7 @@
 #include "worker/runtime/finite_search.h"
 #include "worker/runtime/gradient_norm.h"
 #include "worker/runtime/gradient_reductions.h"
+#include "worker/runtime/gradient_rounds.h"
 #include "worker/runtime/token_reader.h"
 #include "worker/runtime/votes.h"
 
@@ -69,6 +70,8 @@ class Iteration {
   absl::Status SearchSums(const Instruction& instruction);
   // What a backward pass does with gradients that are complete.
   GradientsReady LetGo(const Instruction& pass);
+  // Why it could not be done.
+  absl::Status CheckLetGo() const;
   absl::Status StepOptimizer(const Instruction& instruction);
   // Where replicas divide the optimizer's state: gives all replicas what each has of a buffer.
   absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
@@ -127,6 +130,7 @@ class Iteration {
   };
   std::vector<RunLosses> run_losses_;
   GradientReductions reductions_;
+  GradientRounds rounds_;
   double learning_rate_ = 0;
   const Votes own_votes_;
   // Of all ranks, from OPTIMIZER_STEP on.

@@ -155,7 +155,9 @@ void Trainer::MakeResharding(const Program& program) {
     ends.stages[number] = &stage->flat_parameters();
     parts.stages[number] = stage.get();
   }
-  resharding_ = std::make_unique<Resharding>(std::move(parts), MakeReshardRoutes(ends));
+  const auto element_bytes = static_cast<int64_t>(share_->values.element_size());
+  resharding_ = std::make_unique<Resharding>(std::move(parts),
+                                             MakeReshardRoutes(ends, element_bytes, parts_.round_bytes));
 }
 
 absl::Status Trainer::Enter(const Program& program) {

@@ -32,6 +32,7 @@
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/executor.h"
 #include "worker/runtime/token_reader.h"
+#include "worker/shares/reshard_routes.h"
 #include "worker/shares/resharding.h"
 #include "worker/shares/share_layout.h"
 
@@ -54,6 +55,8 @@ struct TrainerParts {
   std::function<Votes()> votes = {};
   // Where the reduced gradients of every iteration are written; empty: they are not.
   std::string gradients_dir = {};
+  // Of a round in which parameters come from shares and gradients go there (MakeReshardRoutes).
+  int64_t round_bytes = kRoundBytes;
 };
 
 class Trainer {

@@ -1,5 +1,7 @@
 #include "worker/shares/reshard_routes.h"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -16,6 +18,22 @@ struct HeldBlock {
   // On this rank: the stage, and where in its buffers the block begins.
   uint32_t stage = 0;
   int64_t first = 0;
+  // Other stages may have it, too.
+  bool shared = false;
+  // Layers of the rank's stages above the parameter's; of what is shared all but the lowest.
+  int64_t layers_above = 0;
+};
+
+// All that a rank's stages have, in the order of messages.
+struct Held {
+  std::vector<HeldBlock> blocks;
+  int64_t layers = 0;
+
+  int64_t elements() const {
+    int64_t sum = 0;
+    for (const HeldBlock& held : blocks) sum += held.block.elements();
+    return sum;
+  }
 };
 
 // What decides which parameters a rank's stages hold.
@@ -31,18 +49,31 @@ Holding HoldingOf(const Topology& topology, uint32_t rank) {
           place.experts > 1 ? place.expert() : 0};
 }
 
-// In the order of messages.
-std::vector<HeldBlock> HeldBy(const ReshardEnds& ends, uint32_t rank) {
-  std::vector<HeldBlock> held;
+Held HeldBy(const ReshardEnds& ends, uint32_t rank) {
+  Held held;
   const GroupPlace place = ends.topology->PlaceOf(rank);
   const std::vector<uint32_t> layers_per_stage = ends.topology->LayersPerStageOf(rank);
+  std::vector<StageRange> ranges;
+  for (const uint32_t stage : ends.topology->StagesOf(rank)) {
+    ranges.push_back(StageRangeOf(layers_per_stage, stage));
+    held.layers += ranges.back().layers;
+  }
+  const auto layers_above = [&](int64_t layer) {
+    int64_t above = 0;
+    for (const StageRange& range : ranges)
+      above += std::clamp<int64_t>(range.first_layer + range.layers - layer - 1, 0, range.layers);
+    return above;
+  };
   for (const uint32_t stage : ends.topology->StagesOf(rank)) {
     const std::vector<ParameterSpec> specs = ends.specs(StageRangeOf(layers_per_stage, stage), place);
     for (size_t i = 0; i < specs.size(); ++i) {
       const size_t parameter = ends.layout->IndexOf(specs[i].name);
+      const bool shared = specs[i].shared;
+      const int64_t above =
+          shared ? held.layers - 1 : layers_above(static_cast<int64_t>(ends.layout->LayerOf(parameter)));
       int64_t first = rank == ends.rank ? ends.stages.at(stage)->parameters[i].offset : 0;
       for (const OwnBlock& own : specs[i].own_part().blocks) {
-        held.push_back({parameter, own.block, stage, first});
+        held.blocks.push_back({parameter, own.block, stage, first, shared, above});
         first += own.block.elements();
       }
     }
@@ -96,70 +127,82 @@ void ForEachCommon(const ShareLayout& layout, const HeldBlock& held, uint32_t ow
   }
 }
 
-// By layer: its round.
-std::vector<size_t> RoundsOf(const std::vector<int64_t>& layers, int64_t round_elements) {
-  std::vector<size_t> rounds;
-  int64_t elements = 0;
-  for (const int64_t of_layer : layers) {
-    const bool next = !rounds.empty() && elements + of_layer > round_elements;
-    elements = next ? of_layer : elements + of_layer;
-    rounds.push_back(rounds.empty() ? 0 : rounds.back() + (next ? 1 : 0));
+// Of what ranks have: as many as execution.md, section 7 reckons with.
+int64_t RoundsOf(const std::vector<Held>& kinds, const std::vector<size_t>& kind_of_rank,
+                 int64_t element_bytes, int64_t round_bytes) {
+  const auto ranks = static_cast<int64_t>(kind_of_rank.size());
+  int64_t all = 0;
+  for (const size_t kind : kind_of_rank) all += kinds[kind].elements();
+  int64_t most = 0, fewest_layers = std::numeric_limits<int64_t>::max();
+  for (const Held& held : kinds) {
+    const int64_t own = held.elements();
+    most = std::max(most, (std::max(own * (ranks - 1), all - own) + ranks - 1) / ranks);
+    fewest_layers = std::min(fewest_layers, held.layers);
   }
-  return rounds;
+  return std::clamp<int64_t>(most * element_bytes / round_bytes, 1, std::max<int64_t>(1, fewest_layers));
 }
 
 class RouteMaker {
  public:
-  RouteMaker(const ReshardEnds& ends, int64_t round_elements)
-      : ends_(ends), layout_(*ends.layout), round_of_layer_(RoundsOf(layout_.layers(), round_elements)) {
+  explicit RouteMaker(const ReshardEnds& ends) : ends_(ends), layout_(*ends.layout) {
     for (const NamedParameter& parameter : ends.share->parameters)
       first_in_share_[layout_.IndexOf(parameter.name)] = parameter.offset;
-    routes_.rounds.resize(round_of_layer_.empty() ? 0 : round_of_layer_.back() + 1);
   }
 
-  ReshardRoutes Make() {
-    std::map<Holding, size_t> messages;
+  ReshardRoutes Make(int64_t element_bytes, int64_t round_bytes) {
+    std::map<Holding, size_t> kinds;
+    std::vector<Held> held;
     for (uint32_t holder = 0; holder < layout_.ranks(); ++holder) {
-      const auto [known, added] = messages.try_emplace(HoldingOf(*ends_.topology, holder), messages.size());
+      const auto [known, added] = kinds.try_emplace(HoldingOf(*ends_.topology, holder), kinds.size());
       routes_.share_message.push_back(known->second);
-      if (added) AddShareMessage(HeldBy(ends_, holder));
+      if (added) held.push_back(HeldBy(ends_, holder));
     }
-    const std::vector<HeldBlock> own = HeldBy(ends_, ends_.rank);
+    routes_.rounds.resize(
+        static_cast<size_t>(RoundsOf(held, routes_.share_message, element_bytes, round_bytes)));
+    for (const Held& of_kind : held) AddShareMessage(of_kind);
+    const Held own = HeldBy(ends_, ends_.rank);
     for (uint32_t owner = 0; owner < layout_.ranks(); ++owner) AddStagesMessage(own, owner);
+    for (const HeldBlock& block : own.blocks) AddBegin(own, block);
     return std::move(routes_);
   }
 
  private:
-  ReshardRound& RoundOf(const HeldBlock& held) {
-    return routes_.rounds[round_of_layer_[layout_.LayerOf(held.parameter)]];
+  ReshardRound& RoundOf(const Held& held, const HeldBlock& block) {
+    const auto rounds = static_cast<int64_t>(routes_.rounds.size());
+    return routes_.rounds[static_cast<size_t>(block.layers_above * rounds / held.layers)];
   }
 
-  void AddShareMessage(const std::vector<HeldBlock>& all_held) {
+  void AddShareMessage(const Held& all) {
     for (ReshardRound& round : routes_.rounds) round.of_share.emplace_back();
-    for (const HeldBlock& held : all_held) {
+    for (const HeldBlock& held : all.blocks) {
       const auto first = first_in_share_.find(held.parameter);
       if (first == first_in_share_.end()) continue;
       ForEachCommon(layout_, held, ends_.rank, first->second,
                     [&](const Block& common, const LocatedBlock& in_share, const LocatedBlock&) {
-                      Append(PlaceOf(common, in_share), RoundOf(held).of_share.back());
+                      Append(PlaceOf(common, in_share), RoundOf(all, held).of_share.back());
                     });
     }
   }
 
-  void AddStagesMessage(const std::vector<HeldBlock>& own, uint32_t owner) {
+  void AddStagesMessage(const Held& own, uint32_t owner) {
     for (ReshardRound& round : routes_.rounds) round.of_stages.emplace_back();
-    for (const HeldBlock& held : own) {
+    for (const HeldBlock& held : own.blocks) {
       ForEachCommon(
           layout_, held, owner, /*first=*/0,
           [&](const Block& common, const LocatedBlock&, const LocatedBlock& in_stage) {
-            Append(StageBlock{held.stage, PlaceOf(common, in_stage)}, RoundOf(held).of_stages.back());
+            Append(StageBlock{held.stage, PlaceOf(common, in_stage)}, RoundOf(own, held).of_stages.back());
           });
     }
   }
 
+  void AddBegin(const Held& own, const HeldBlock& block) {
+    if (block.shared) return;
+    int64_t& begin = RoundOf(own, block).begins.try_emplace(block.stage, block.first).first->second;
+    begin = std::min(begin, block.first);
+  }
+
   const ReshardEnds& ends_;
   const ShareLayout& layout_;
-  const std::vector<size_t> round_of_layer_;
   // By parameter that this rank's share has some of.
   std::map<size_t, int64_t> first_in_share_;
   ReshardRoutes routes_;
@@ -167,8 +210,8 @@ class RouteMaker {
 
 }  // namespace
 
-ReshardRoutes MakeReshardRoutes(const ReshardEnds& ends, int64_t round_elements) {
-  return RouteMaker(ends, round_elements).Make();
+ReshardRoutes MakeReshardRoutes(const ReshardEnds& ends, int64_t element_bytes, int64_t round_bytes) {
+  return RouteMaker(ends).Make(element_bytes, round_bytes);
 }
 
 }  // namespace penstock::worker

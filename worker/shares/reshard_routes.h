@@ -1,11 +1,12 @@
 // What goes between the shares of all ranks and the stages of all ranks, on one strategy: found by
 // intersecting what each has of every parameter, alike on both ends.
 //
-// It goes in rounds, each of some layers, so that the messages of these alone are in memory beside shares and
-// stages. In a round there is one message between the share of one rank and the stages of another, in either
-// direction: what they have in common stage by stage, in each in the order of its parameters and of the
-// blocks that the rank has of them, and of a block first what the first block of the share has of it, row by
-// row.
+// It goes in rounds, each of some layers of every rank's stages: from the uppermost ones down, as backward
+// passes make their gradients, and all ranks' links are as busy in each (execution.md, sections 5 and 7). The
+// messages of few rounds are in memory beside shares and stages. In a round there is one message between the
+// share of one rank and the stages of another, in either direction: what they have in common stage by stage,
+// in each in the order of its parameters and of the blocks that the rank has of them, and of a block first
+// what the first block of the share has of it, row by row.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,9 @@ struct ReshardRound {
   std::vector<std::vector<BufferBlock>> of_share;
   // By rank: the message between that rank's share and this rank's stages.
   std::vector<std::vector<StageBlock>> of_stages;
+  // By stage of this rank: where the lowest parameter begins in its buffers that is in the round and that the
+  // stage alone holds. What stages share is in the last round.
+  std::map<uint32_t, int64_t> begins;
 };
 
 // Of one rank.
@@ -64,10 +68,13 @@ struct ReshardEnds {
   std::map<uint32_t, const FlatParameters*> stages = {};
 };
 
-// Elements of whole parameters in a round: messages that take far longer than starting them.
-inline constexpr int64_t kRoundElements = int64_t{16} << 20;
+// Of the parameters that a rank sends or receives in a round: messages that take far longer than starting
+// them.
+inline constexpr int64_t kRoundBytes = int64_t{4} << 20;
 
-// A round has the next layers up to so many elements, at least one layer.
-ReshardRoutes MakeReshardRoutes(const ReshardEnds& ends, int64_t round_elements = kRoundElements);
+// As many rounds as have `round_bytes` each on the rank with most, but none without a layer of every rank; at
+// least one. `element_bytes`: of a parameter.
+ReshardRoutes MakeReshardRoutes(const ReshardEnds& ends, int64_t element_bytes,
+                                int64_t round_bytes = kRoundBytes);
 
 }  // namespace penstock::worker

@@ -117,33 +117,47 @@ absl::StatusOr<Resharding::Travelling> Resharding::Start(const ReshardRound& rou
   return travelling;
 }
 
-absl::Status Resharding::RunRounds(Pack pack, Pack make_room, Unpack unpack) {
-  const auto end = [&](const ReshardRound& round, const Travelling& travelling) -> absl::Status {
-    PENSTOCK_RETURN_IF_ERROR(travelling.exchange->Wait());
-    return RunTorch("unpacking a round", [&] {
-      const at::NoGradGuard no_gradients;
-      (this->*unpack)(round, travelling.received);
-    });
-  };
-  const ReshardRound* before = nullptr;
-  Travelling travelling;
-  for (const ReshardRound& round : routes_.rounds) {
-    PENSTOCK_ASSIGN_OR_RETURN(Travelling next, Start(round, pack, make_room));
-    if (before != nullptr) PENSTOCK_RETURN_IF_ERROR(end(*before, travelling));
-    travelling = std::move(next);
-    before = &round;
-  }
-  return before != nullptr ? end(*before, travelling) : absl::OkStatus();
+absl::Status Resharding::End(const ReshardRound& round, const Travelling& travelling, Unpack unpack) {
+  PENSTOCK_RETURN_IF_ERROR(travelling.exchange->Wait());
+  return RunTorch("unpacking a round", [&] {
+    const at::NoGradGuard no_gradients;
+    (this->*unpack)(round, travelling.received);
+  });
 }
 
 absl::Status Resharding::BringParameters() {
-  return RunRounds(&Resharding::PackShare, &Resharding::RoomForStages, &Resharding::FillStages);
+  const ReshardRound* before = nullptr;
+  Travelling travelling;
+  for (const ReshardRound& round : routes_.rounds) {
+    PENSTOCK_ASSIGN_OR_RETURN(Travelling next,
+                              Start(round, &Resharding::PackShare, &Resharding::RoomForStages));
+    if (before != nullptr) PENSTOCK_RETURN_IF_ERROR(End(*before, travelling, &Resharding::FillStages));
+    travelling = std::move(next);
+    before = &round;
+  }
+  return before != nullptr ? End(*before, travelling, &Resharding::FillStages) : absl::OkStatus();
+}
+
+absl::Status Resharding::TakeRounds(size_t end) {
+  if (taken_ == 0 && end > 0) {
+    PENSTOCK_RETURN_IF_ERROR(
+        RunTorch("the gradients of the share", [&] { parts_.share->gradients.zero_(); }));
+  }
+  for (; taken_ < end; ++taken_) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        Travelling next, Start(routes_.rounds[taken_], &Resharding::PackStages, &Resharding::RoomForShare));
+    if (taken_ > 0)
+      PENSTOCK_RETURN_IF_ERROR(End(routes_.rounds[taken_ - 1], travelling_, &Resharding::AddToShare));
+    travelling_ = std::move(next);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Resharding::TakeGradients() {
-  PENSTOCK_RETURN_IF_ERROR(RunTorch("the gradients of the share", [&] { parts_.share->gradients.zero_(); }));
-  PENSTOCK_RETURN_IF_ERROR(
-      RunRounds(&Resharding::PackStages, &Resharding::RoomForShare, &Resharding::AddToShare));
+  PENSTOCK_RETURN_IF_ERROR(TakeRounds(rounds()));
+  PENSTOCK_RETURN_IF_ERROR(End(routes_.rounds.back(), travelling_, &Resharding::AddToShare));
+  travelling_ = {};
+  taken_ = 0;
   return RunTorch("the gradients of the stages", [&] {
     for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
   });

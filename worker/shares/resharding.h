@@ -5,13 +5,14 @@
 //   Resharding resharding({.rank = rank, .share = &share, .stages = stages, .communicator = communicator,
 //                          .world = world}, MakeReshardRoutes(ends));
 //   PENSTOCK_RETURN_IF_ERROR(resharding.BringParameters());
-//   ... passes ...
+//   ... passes; while the last ones run: resharding.TakeRounds(ready) ...
 //   PENSTOCK_RETURN_IF_ERROR(resharding.TakeGradients());
 //   ... the optimizer updates the share ...
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,6 +49,10 @@ class Resharding {
       : parts_(std::move(parts)), routes_(std::move(routes)) {}
 
   const FlatParameters& share() const { return *parts_.share; }
+  size_t rounds() const { return routes_.rounds.size(); }
+  // Of this rank's stages: where the lowest gradient begins that the round, not the last one, takes. By
+  // stage; a stage of which it takes nothing is left out.
+  const std::map<uint32_t, int64_t>& BeginsOf(size_t round) const { return routes_.rounds[round].begins; }
 
   // Fills the parameters of the stages: the bits that the shares have.
   absl::Status BringParameters();
@@ -57,6 +62,11 @@ class Resharding {
   // part of the gradient: replicas, context ranks, tensor ranks that have it whole, stages that share it.
   // Summed in the order of the ranks, so that the sum has the same bits in every run.
   absl::Status TakeGradients();
+
+  // The first rounds of TakeGradients, up to `end` of them: those whose gradients are complete, while
+  // backward passes make others. May be called again for more. The calls of an iteration, TakeGradients
+  // included, run one after another, on any thread.
+  absl::Status TakeRounds(size_t end);
 
  private:
   using Messages = std::vector<at::Tensor>;
@@ -70,8 +80,9 @@ class Resharding {
   using Pack = Messages (Resharding::*)(const ReshardRound& round) const;
   using Unpack = void (Resharding::*)(const ReshardRound& round, const Messages& received) const;
 
-  absl::Status RunRounds(Pack pack, Pack make_room, Unpack unpack);
   absl::StatusOr<Travelling> Start(const ReshardRound& round, Pack pack, Pack make_room);
+  // Waits for what has been started.
+  absl::Status End(const ReshardRound& round, const Travelling& travelling, Unpack unpack);
 
   // All throw what LibTorch throws. A rank's own message, which goes nowhere, is one like the others.
   Messages PackShare(const ReshardRound& round) const;
@@ -83,6 +94,9 @@ class Resharding {
 
   const ReshardingParts parts_;
   const ReshardRoutes routes_;
+  // Of the gradients of this iteration: rounds that have been started, of which the last one travels.
+  size_t taken_ = 0;
+  Travelling travelling_;
 };
 
 }  // namespace penstock::worker

@@ -1,6 +1,7 @@
 #include "tests/integration/streams/happens_before.h"
 
 #include <algorithm>
+#include <map>
 
 namespace penstock::worker {
 
@@ -11,14 +12,19 @@ HappensBefore::HappensBefore(const Program& program, const Recording& recording)
   const auto count = static_cast<Mark>(program.instructions.size());
   std::array<Clock, kStreamCount> clocks = {};
   std::vector<Clock> at_end(count);
+  // Of marks that no instruction ends with: what is done beside one waits for them.
+  std::map<Mark, Clock> within;
   std::vector<uint32_t> waited;
   for (const Recorded& recorded : recording) {
     Clock& clock = clocks[static_cast<size_t>(recorded.stream)];
+    const bool ends = recorded.mark < count;
+    if (recorded.call == Call::kSet && !ends) within[recorded.mark] = clock;
     if (recorded.call == Call::kWaitFor) {
-      waited.push_back(recorded.mark);
-      for (size_t i = 0; i < kStreamCount; ++i) clock[i] = std::max(clock[i], at_end[recorded.mark][i]);
+      if (ends) waited.push_back(recorded.mark);
+      const Clock& from = ends ? at_end[recorded.mark] : within[recorded.mark];
+      for (size_t i = 0; i < kStreamCount; ++i) clock[i] = std::max(clock[i], from[i]);
     }
-    if (recorded.call != Call::kSet || recorded.mark >= count) continue;
+    if (recorded.call != Call::kSet || !ends) continue;
     for (const uint32_t from : waited) edges_.push_back({from, recorded.mark});
     waited.clear();
     known_[recorded.mark] = clock;

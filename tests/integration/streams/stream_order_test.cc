@@ -274,6 +274,32 @@ TEST(RecordedBucketsTest, AreReducedWhileTheLastPassOfTheirStageRuns) {
   }
 }
 
+// Of four layers a rank: all but the lowest one's.
+TEST(RecordedRoundsTest, GoToSharesOnTheCollectiveStreamWhileTheLastPassRuns) {
+  v1::JobSpec job = OnShares(JobOf({.pipeline = 2, .data = 2}));
+  job.mutable_model()->set_hidden(1024);
+  job.mutable_model()->set_ffn(4096);
+  worker::JobConfig config;
+  for (const Program& program : FirstPrograms(job, config)) {
+    const RecordedRun run = RunRecorded(config, program.rank, program);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    ExpectNoHostWaitBeforeTheEnd(run);
+    const Instruction* reshard = nullptr;
+    const Instruction* last = nullptr;
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.op == Op::kReshard) reshard = &instruction;
+      if (IsBackward(instruction)) last = &instruction;
+    }
+    ASSERT_TRUE(reshard != nullptr && last != nullptr && last->id < reshard->id);
+    const Instruction& before = program.instructions[last->id - 1];
+    EXPECT_EQ(Starts(run.recording, Stream::kCollective, before, *last), 3);
+    EXPECT_EQ(Starts(run.recording, Stream::kCompute, before, *last), 0);
+    EXPECT_EQ(Starts(run.recording, Stream::kCollective, *last, *reshard), 1);
+    EXPECT_EQ(std::ranges::count(run.recording, Recorded{Call::kJoin, Stream::kCollective, 0}), 2 * 4)
+        << "computing waits for no round";
+  }
+}
+
 TEST_F(RecordedOrderTest, InstructionsAreMeasuredBetweenTheirMarks) {
   const Program& program = programs_[1];
   const RecordedRun run = Run(program);

@@ -266,6 +266,8 @@ Figures Train(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t 
     const std::unique_ptr<Device> device = *MakeTorchDevice("cpu", &TrainingSamples());
     const Registration self = {.rank = rank, .epoch = 1, .job = job};
     TrainerParts parts = {.registration = &self, .device = device.get(), .communicator = &communicator};
+    // As many rounds as there are layers, which go while passes make others.
+    parts.round_bytes = 1;
     if (!from.empty()) parts.checkpoint = *OpenCheckpoint(from, first, CheckpointDepth::kContents);
     Trainer trainer(parts);
     for (uint64_t number = first; number < end; ++number) {

@@ -22,8 +22,8 @@ namespace penstock::worker {
 namespace {
 
 constexpr uint64_t kSeed = 7;
-// Elements of about so many: more rounds than one.
-constexpr int64_t kTwoLayers = 20'000;
+// Of a round: more rounds than one, where ranks have the layers.
+constexpr int64_t kSmallRound = 20'000;
 
 std::vector<ModelConfig> Models() {
   std::vector<ModelConfig> models;
@@ -93,7 +93,7 @@ Topology OneStage(const ModelConfig& model, Topology topology) {
 class ReshardingRank {
  public:
   ReshardingRank(const ModelConfig& model, const Topology& topology, uint32_t rank,
-                 Communicator* communicator, int64_t round_elements = kRoundElements)
+                 Communicator* communicator, int64_t round_bytes = kRoundBytes)
       : specs_([&model](const StageRange& range, const GroupPlace& place) {
           return StageParameterSpecs(model, range, place);
         }),
@@ -110,7 +110,7 @@ class ReshardingRank {
       ends.stages[number] = &stages_[number]->flat_parameters();
       parts.stages[number] = stages_[number].get();
     }
-    routes_ = MakeReshardRoutes(ends, round_elements);
+    routes_ = MakeReshardRoutes(ends, share_.values.element_size(), round_bytes);
     resharding_ = std::make_unique<Resharding>(parts, routes_);
   }
 
@@ -156,7 +156,7 @@ TEST_P(ReshardingTest, BringsEveryStageItsPartOfTheWholeParameters) {
     std::map<std::string, at::Tensor> values;
     for (const NamedParameter& parameter : whole.parameters) values[parameter.name] = parameter.value;
     RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
-      ReshardingRank self(model, topology, rank, &communicator, kTwoLayers);
+      ReshardingRank self(model, topology, rank, &communicator, kSmallRound);
       const absl::Status brought = self.resharding().BringParameters();
       ASSERT_TRUE(brought.ok()) << brought;
       for (const auto& [number, stage] : self.stages()) {
@@ -198,7 +198,7 @@ TEST_P(ReshardingTest, TakesTheSumOfAllGradientsToTheShares) {
       }
     }
     RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
-      ReshardingRank self(model, topology, rank, &communicator, kTwoLayers);
+      ReshardingRank self(model, topology, rank, &communicator, kSmallRound);
       // What was there counts for nothing.
       self.share().gradients.fill_(1e9);
       for (const auto& [number, stage] : self.stages()) FillGradients(*stage, rank, number);
@@ -236,7 +236,7 @@ TEST(ReshardRoutes, HaveEqualMessagesAtBothEnds) {
     const Topology topology = RandomTopology(model, ranks, random);
     std::vector<std::unique_ptr<ReshardingRank>> all;
     for (uint32_t rank = 0; rank < ranks; ++rank)
-      all.push_back(std::make_unique<ReshardingRank>(model, topology, rank, nullptr, kTwoLayers));
+      all.push_back(std::make_unique<ReshardingRank>(model, topology, rank, nullptr, kSmallRound));
     for (uint32_t owner = 0; owner < ranks; ++owner) {
       const ReshardRoutes& routes = all[owner]->routes();
       for (uint32_t holder = 0; holder < ranks; ++holder) {
@@ -252,19 +252,44 @@ TEST(ReshardRoutes, HaveEqualMessagesAtBothEnds) {
   }
 }
 
-TEST(ReshardRoutes, AreCutIntoRoundsOfWholeLayers) {
+TEST(ReshardRoutes, HaveAsManyRoundsAsHaveTheBytesAndALayerOfEachRank) {
   const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
   const Topology topology = OneStage(model, TopologyOf(2, 1, 1, 1));
-  const auto rounds = [&](int64_t elements) {
-    return ReshardingRank(model, topology, 0, nullptr, elements).routes().rounds.size();
+  const auto rounds = [&](const Topology& of, int64_t bytes) {
+    return ReshardingRank(model, of, 0, nullptr, bytes).routes().rounds.size();
   };
-  EXPECT_EQ(rounds(kRoundElements), 1U);
-  EXPECT_EQ(rounds(1), static_cast<size_t>(model.layers)) << "a layer at least";
-  const ReshardingRank two(model, topology, 0, nullptr, kTwoLayers);
-  EXPECT_GT(two.routes().rounds.size(), 1U);
-  EXPECT_LT(two.routes().rounds.size(), static_cast<size_t>(model.layers));
-  for (const ReshardRound& round : two.routes().rounds)
-    EXPECT_LE(ElementsOf(round.of_share.front()), kTwoLayers);
+  EXPECT_EQ(rounds(topology, kRoundBytes), 1U);
+  EXPECT_EQ(rounds(topology, 1), static_cast<size_t>(model.layers)) << "a layer at least";
+  const ReshardingRank whole(model, topology, 0, nullptr);
+  const int64_t sent = 8 *
+                       (ElementsOf(whole.routes().rounds.front().of_stages[0]) +
+                        ElementsOf(whole.routes().rounds.front().of_stages[1])) /
+                       2;
+  EXPECT_EQ(rounds(topology, sent / 2), 2U);
+  EXPECT_EQ(rounds(topology, sent / 2 + 1), 1U);
+  Topology uneven = TopologyOf(1, 2, 1, 1);
+  uneven.replicas.front().stages[0].layers = 1;
+  uneven.replicas.front().stages[1].layers = static_cast<uint32_t>(model.layers) - 1;
+  EXPECT_EQ(rounds(uneven, 1), 1U) << "the first stage has one layer";
+}
+
+// As backward passes make gradients: whoever has more than one stage has the upper one's first.
+TEST(ReshardRoutes, GoFromTheUppermostLayerOfEachRankDown) {
+  const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
+  ASSERT_GE(model.layers, 4);
+  Topology topology = TopologyOf(1, 2, 1, 1);
+  std::vector<StageTopology>& stages = topology.replicas.front().stages;
+  stages = {{{0}, 1}, {{1}, 1}, {{0}, static_cast<uint32_t>(model.layers) - 3}, {{1}, 1}};
+  const ReshardingRank self(model, topology, 1, nullptr, /*round_bytes=*/1);
+  ASSERT_EQ(self.routes().rounds.size(), 2U);
+  const ReshardRound& first = self.routes().rounds[0];
+  const ReshardRound& last = self.routes().rounds[1];
+  EXPECT_TRUE(first.begins.contains(3));
+  EXPECT_FALSE(first.begins.contains(1));
+  EXPECT_TRUE(last.begins.contains(1));
+  EXPECT_FALSE(last.begins.contains(3));
+  for (const ReshardRound& round : self.routes().rounds)
+    for (const auto& message : round.of_stages) EXPECT_GT(ElementsOf(message), 0) << "all send in each round";
 }
 
 // Two tensor ranks: the rows of a parameter that is divided by columns are the only blocks that are not one
@@ -283,6 +308,33 @@ TEST(ReshardRoutes, MoveWhatLiesEndToEndAsOneRun) {
   EXPECT_EQ(tensor.routes().rounds.front().of_share.size(), 2U);
   EXPECT_TRUE(std::ranges::any_of(tensor.routes().rounds.front().of_share.front(),
                                   [](const BufferBlock& block) { return block.rows > 1; }));
+}
+
+// Rounds that go while others are made: the same bits as all at once.
+TEST(Resharding, TakesRoundsBeforeTheOthersAreMade) {
+  const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
+  const Topology topology = OneStage(model, TopologyOf(3, 1, 1, 1));
+  RunRanks(3, [&](uint32_t rank, Communicator& communicator) {
+    ReshardingRank self(model, topology, rank, &communicator, /*round_bytes=*/1);
+    Resharding& resharding = self.resharding();
+    ASSERT_GT(resharding.rounds(), 2U);
+    const at::Tensor& gradients = self.stages().at(0)->flat_parameters().gradients;
+    const at::Tensor made = at::arange(gradients.numel(), at::kDouble).add_(rank).sin_();
+    gradients.copy_(made);
+    ASSERT_TRUE(resharding.TakeGradients().ok());
+    const at::Tensor at_once = self.share().gradients.clone();
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      for (size_t round = 0; round + 1 < resharding.rounds(); ++round) {
+        const int64_t begin = resharding.BeginsOf(round).at(0);
+        gradients.narrow(0, begin, gradients.numel() - begin)
+            .copy_(made.narrow(0, begin, gradients.numel() - begin));
+        ASSERT_TRUE(resharding.TakeRounds(round + 1).ok());
+      }
+      gradients.copy_(made);
+      ASSERT_TRUE(resharding.TakeGradients().ok());
+      EXPECT_TRUE(self.share().gradients.equal(at_once));
+    }
+  });
 }
 
 TEST(Resharding, FailsWhereAPeerIsGone) {
