@@ -142,6 +142,13 @@ def _durations(editor, program, *reshards):
         item.expected_duration_ns += 1
 
 
+def _nothing_hidden(editor, program, *reshards):
+    """Both parts take all of the time."""
+    if reshards[1].expected_duration_ns == reshards[0].expected_duration_ns:
+        raise Inapplicable("passes that hide something")
+    reshards[1].expected_duration_ns = reshards[0].expected_duration_ns
+
+
 def _memory(editor, program, *reshards):
     reshards[0].memory_acquired_bytes = reshards[0].memory_released_bytes = 8
 
@@ -241,6 +248,7 @@ DAMAGES_TO_SHARES = [
         ("bytes of one RESHARD", ["rule 5"], _on_one_rank(_other_bytes)),
         ("duration of RESHARDs", ["durations"], _on_every_rank(_durations)),
         ("duration of one RESHARD", ["durations"], _on_one_rank(_other_duration)),
+        ("a RESHARD of which nothing is hidden", ["durations"], _on_every_rank(_nothing_hidden)),
         ("memory of a RESHARD", ["bytes"], _on_every_rank(_memory)),
         ("bytes of the update", ["bytes"], _on_every_rank(_update_bytes)),
         ("duration of the update", ["durations"], _on_every_rank(_update_duration)),

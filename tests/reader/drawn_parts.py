@@ -27,7 +27,16 @@ def with_drawn_parts(schema, planned_batch, profile_file, generator):
     reading = Reading(schema, drawn)  # Shares of the parts.
     _set_costs(reading, PassCosts(reading, WorldCosts(reading, profile_file.profile)))
     settle(schema, drawn)
+    # By when passes run now.
+    _set_gradients(reading, WorldCosts(reading, profile_file.profile))
+    settle(schema, drawn)
     return drawn
+
+
+def _set_gradients(reading, world_costs):
+    for _, item in reading.instructions():
+        if (reading.op(item), item.part) == ("RESHARD", 1):
+            item.expected_duration_ns = world_costs.gradients_duration
 
 
 def _draw(reading, generator):

@@ -141,6 +141,13 @@ def with_slow_ranks(file, factors):
     return {**file, "profile": {**file["profile"], "slow_ranks": ranks}}
 
 
+def with_large_parameters(file, times, **cluster):
+    """The same of layers with so many times the parameters, which come and go in several rounds."""
+    layers = [{**layer, "parameter_bytes": times * layer["parameter_bytes"]} for layer in file["profile"]["layers"]]
+    of_cluster = {**file["profile"]["cluster"], "memory_bytes": "8000000000", **cluster}
+    return {**file, "profile": {**file["profile"], "layers": layers, "cluster": of_cluster}}
+
+
 def with_uneven_router(file, loads):
     """The same of a job whose router fills one of the ranks that divide experts more than the others; `loads` by their number."""
     loads = [{"ranks": ranks, "fullest": fullest} for ranks, fullest in sorted(loads.items())]
@@ -220,6 +227,10 @@ PROFILES = {
     "gpt-windows-tables": with_windows(gpt_profile(tables=True, dtype="FLOAT32"), 40, 0),
     "gpt-adapters": with_adapters(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 7, "QUERY", "KEY", "VALUE", "OUTPUT", "UP", "DOWN", alpha=11.5),
     "t5-adapters": with_adapters(t5_profile(dtype="FLOAT32"), 5, "QUERY", "VALUE", "DOWN", rank_stabilised=True),
+    # RESHARDs that passes outlast, and slow ones.
+    "gpt-large": with_large_parameters(gpt_profile(), 9.7, exchange_overlap=1, intra_node_bytes_per_second=8.1e11, inter_node_bytes_per_second=3.7e11),
+    "gpt-large-slow": with_large_parameters(gpt_profile(dtype="FLOAT32", key_value_heads=2), 13.1, exchange_overlap=0.83, inter_node_bytes_per_second=5.3e9),
+    "t5-large": with_large_parameters(t5_profile(), 11.3, exchange_overlap=0.71, inter_node_bytes_per_second=9.1e10),
     "t5": t5_profile(),
     "t5-tables": t5_profile(tables=True, closed_form=False),
     "t5-both": t5_profile(tables=True, dtype="FLOAT32"),

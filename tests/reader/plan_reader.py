@@ -185,18 +185,18 @@ def _check_durations(reading, world_costs, report):
         elif item.transfer is not None:
             duration = alone = world_costs.of_rank(rank).costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
         else:
-            duration = alone = _update_duration(reading, world_costs, rank, op, stage)
+            duration = alone = _update_duration(reading, world_costs, rank, item, stage)
         durations[rank][item.id], own[rank][item.id] = duration, alone
         report.compare("durations", place, "expected_duration_ns", item.expected_duration_ns, duration)
     return durations, own
 
 
-def _update_duration(reading, world_costs, rank, op, stage):
+def _update_duration(reading, world_costs, rank, item, stage):
     """What it takes to sum gradients, to update parameters and to bring both to and from shares; of all others nothing."""
-    of_mesh, sharded = world_costs.of_rank(rank), reading.options.shard_optimizer_state
+    of_mesh, sharded, op = world_costs.of_rank(rank), reading.options.shard_optimizer_state, reading.op(item)
     costs, pipeline = of_mesh.costs, of_mesh.pipeline
     if op == "RESHARD":
-        return world_costs.reshard_duration
+        return world_costs.reshard_duration if item.part == 0 else world_costs.gradients_duration
     if op == "REDUCE_GRADIENTS":
         return reduce_duration(costs, stage, pipeline, pipeline.tensor(rank), sharded)
     if op != "OPTIMIZER_STEP":

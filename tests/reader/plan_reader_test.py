@@ -100,6 +100,14 @@ CASES = {
     "shares, experts over context ranks": ("gpt-experts-beside", "--pp=2 --dp=1 --cp=4 --ep=2 --parameter-shares"),
     "shares, T5": ("t5-both", "--pp=3 --dp=2 --tp=2 --parameter-shares --policy=padding --micro-batch-size=3 --recompute=full"),
     "shares, T5, V": ("t5", "--pp=2 --dp=2 --parameter-shares --schedule=split-backward --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0"),
+    "shares, beside passes": ("gpt-large", "--pp=1 --dp=4 --parameter-shares --layout=packed"),
+    "shares, beside passes, pipeline": ("gpt-large", "--pp=2 --dp=2 --parameter-shares --schedule=1f1b --policy=padding --micro-batch-size=2"),
+    "shares, beside passes, loop": ("gpt-large", "--pp=2 --dp=2 --parameter-shares --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1"),
+    "shares, beside passes, V": ("gpt-large-slow", "--pp=2 --dp=2 --parameter-shares --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed"),
+    "shares, beside short passes": ("gpt-large-slow", "--pp=2 --dp=2 --parameter-shares --schedule=split-backward --policy=packed --token-cap=200"),
+    "shares, beside passes of stage groups": ("gpt-large-slow", "--pp=2 --dp=1 --cp=2 --tp=2 --parameter-shares --layout=packed"),
+    "shares, beside passes, more replicas than samples": ("gpt-large", "--pp=1 --dp=4 --parameter-shares --rows=0:2"),
+    "shares, beside passes of a T5": ("t5-large", "--pp=2 --dp=2 --parameter-shares --schedule=split-backward --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0"),
     "shares, tight memory": ("gpt", "--pp=2 --dp=2 --parameter-shares --schedule=ready-first --layout=packed", 0.4),
     "strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed"),
     "long samples, strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed --rows=0:4"),
@@ -114,6 +122,8 @@ CASES = {
     "side by side, experts": ("gpt-experts-beside", "--strategies='pp 2 x cp 2 x ep 2 + dp 2 + cp 4 x ep 4' --layout=packed"),
     "side by side, T5": ("t5-both", "--strategies='pp 2 x tp 2 + pp 3 + pp 1' --policy=padding --micro-batch-size=3"),
     "long samples, side by side": ("gpt-measured", "--strategies='cp 4 x tp 2 + pp 2 x dp 2' --layout=packed --rows=0:4"),
+    "side by side, beside passes": ("gpt-large", "--strategies='pp 2 x dp 2 + dp 2 + pp 2' --layout=packed"),
+    "side by side, beside passes of a T5": ("t5-large", "--strategies='pp 2 x tp 2 + pp 1' --policy=padding --micro-batch-size=3"),
     "side by side, tight memory": ("gpt-groups", "--strategies='pp 2 x tp 2 + dp 2 + cp 2' --layout=packed", 0.7),
     "tight memory": ("gpt", "--pp=2 --dp=1 --policy=padding --micro-batch-size=1 --schedule=ready-first --recompute=none", 0.3),
     "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
@@ -250,6 +260,22 @@ class Strategies(unittest.TestCase):
                 plan = MADE.cases[name].planned_batch.plan
                 self.assertTrue(plan.options.parameter_shares)
                 self.assertEqual(plan.groups[0].ranks, [0, 1, 2, 3])
+
+
+class GradientsBesidePasses(unittest.TestCase):
+    def test_are_in_the_plans(self):
+        """Without this the tests of such plans could be about RESHARDs that nothing hides."""
+        shares = {}
+        for name, case in MADE.cases.items():
+            instructions = [item for program in case.planned_batch.plan.programs for item in program.instructions]
+            reshards = [item for item in instructions if MADE.schema.enum_name("Op", item.op) == "RESHARD"]
+            if "beside passes" in name or "beside short passes" in name:
+                durations = {item.part: item.expected_duration_ns for item in reshards}
+                shares[name] = durations[1] / durations[0]
+        self.assertTrue(all(share < 1 for share in shares.values()), shares)
+        # Nearly all, but for the last round, and little.
+        self.assertLess(min(shares.values()), 0.3)
+        self.assertGreater(max(shares.values()), 0.7)
 
 
 class Validations(unittest.TestCase):

@@ -29,7 +29,7 @@ RECOMPUTES = ("none", "selective", "full", "auto")
 # parts, where they have rows enough.
 SHARE_OF_EXPERTS_ALONE = 0.35
 SAMPLES_OF_EXPERTS_ALONE = 48
-PROFILES_OF_EXPERTS_ALONE = [file for file in PROFILES.values() if file["profile"]["cluster"].get("exchange_overlap")]
+PROFILES_OF_EXPERTS_ALONE = [file for file in PROFILES.values() if file["profile"]["cluster"].get("exchange_overlap") and file["model"].get("experts")]
 # Context ranks, and over how many of them the experts are divided.
 EXPERTS_ALONE = ((2, 2), (2, 2), (4, 2), (4, 4), (8, 8))
 # Tensor and context ranks.

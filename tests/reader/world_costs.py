@@ -1,11 +1,15 @@
 """What the ranks of a plan cost: each by its mesh, and together what all of them share out (execution.md, section 7)."""
 
+import math
 from dataclasses import dataclass
 
 from costs import Costs, round_half_up
 from durations import all_parameter_bytes, rank_parameter_bytes
 from exchange import Exchanges
+from reading import PASSES
 from stages import Pipeline
+
+ROUND_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class WorldCosts:
             self._of_rank.update({rank: of_mesh for rank in pipeline.ranks})
         self.reshard_bytes = self._reshard_bytes()
         self.reshard_duration = self._reshard_duration()
+        self.gradients_duration = self._gradients_duration(reading)
 
     def of_rank(self, rank):
         return self._of_rank[rank]
@@ -62,3 +67,37 @@ class WorldCosts:
         part = -(-self.reshard_bytes // others)
         # Links are the same of all meshes.
         return others * self.of_rank(0).costs.transfer_ns(part, 0, others)
+
+    def _layers(self, rank):
+        """{stage: layers} of a rank."""
+        return {stage.index: stage.encoder_layers + stage.decoder_layers for stage in self.of_rank(rank).pipeline.stages_of(rank)}
+
+    def _rounds(self):
+        fewest = min(sum(self._layers(rank).values()) for rank in self._ranks)
+        return max(1, min(self.reshard_bytes // ROUND_BYTES, fewest))
+
+    def _gradients_duration(self, reading):
+        """RESHARD part 1: what the last passes on all stages do not hide of it, by when the plan says that they run."""
+        ends, leads = [], []
+        for rank in self._ranks:
+            for stage, last in _last_passes(reading, rank).items():
+                ends.append(last.expected_start_ns + last.expected_duration_ns)
+                leads.append(self._lead(rank, stage, last.expected_duration_ns))
+        if not ends:
+            return self.reshard_duration
+        hidden = min(max(ends) - end + lead for end, lead in zip(ends, leads))
+        return self.reshard_duration - math.floor(self._profile.cluster.exchange_overlap * max(0, hidden))
+
+    def _lead(self, rank, stage, pass_ns):
+        """How long before the end of the last pass on a stage of a rank all rounds could have begun."""
+        layers, rounds, whole = self._layers(rank), self._rounds(), self.reshard_duration
+        count, own = sum(layers.values()), layers[stage]
+        below = sum(number for other, number in layers.items() if other < stage)
+        of_last = whole * ((count - below) / count - 1 / rounds)
+        of_first = pass_ns * max(0, 1 - count / (rounds * own)) + whole * (count - below - own) / count
+        return min(of_last, of_first)
+
+
+def _last_passes(reading, rank):
+    """{stage: instruction}"""
+    return {item.stage: item for item in reading.programs[rank].instructions if reading.op(item) in PASSES}

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/model/share.h"
+#include "planner/core/program/program_set.h"
 
 namespace penstock::core {
 namespace {
@@ -43,8 +44,8 @@ StageRecompute RecomputeOf(const v1::MicroBatch& micro_batch, int stage) {
 class CostsAudit {
  public:
   CostsAudit(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
-             AuditList* list)
-      : plan_(plan), batch_(batch), job_(job), costs_(costs), list_(*list) {}
+             int64_t gradients_ns, AuditList* list)
+      : plan_(plan), batch_(batch), job_(job), costs_(costs), gradients_ns_(gradients_ns), list_(*list) {}
 
   void Run() {
     for (int replica = 0; replica < plan_.replicas_size(); ++replica) {
@@ -150,7 +151,8 @@ class CostsAudit {
   void CheckReshard(const v1::Program& program, const v1::Instruction& instruction) {
     Expect(program, instruction, "collective.bytes", static_cast<int64_t>(instruction.collective().bytes()),
            reshard_bytes_);
-    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(), reshard_ns_);
+    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
+           instruction.part() == kGradientsToShares ? gradients_ns_ : reshard_ns_);
   }
 
   void CheckStep(const v1::Program& program, const v1::Instruction& instruction) {
@@ -238,6 +240,7 @@ class CostsAudit {
   const Batch& batch_;
   const Job& job_;
   const CostModel& costs_;
+  const int64_t gradients_ns_;
   AuditList& list_;
   // Of the program that is looked at.
   RankPlace place_;
@@ -252,8 +255,8 @@ class CostsAudit {
 }  // namespace
 
 void AuditCosts(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
-                AuditList* list) {
-  CostsAudit(plan, batch, job, costs, list).Run();
+                int64_t gradients_ns, AuditList* list) {
+  CostsAudit(plan, batch, job, costs, gradients_ns, list).Run();
 }
 
 }  // namespace penstock::core

@@ -9,8 +9,9 @@
 
 namespace penstock::core {
 
-// The topology of the plan must be that of `job`.
+// The topology of the plan must be that of `job`. `gradients_ns`: what its RESHARD of gradients takes
+// (gradients_time.h), with that of all meshes where there are several.
 void AuditCosts(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
-                AuditList* list);
+                int64_t gradients_ns, AuditList* list);
 
 }  // namespace penstock::core

@@ -12,6 +12,7 @@
 #include "planner/core/audit/audit_costs.h"
 #include "planner/core/audit/audit_list.h"
 #include "planner/core/audit/audit_options.h"
+#include "planner/core/contract/gradients_time.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/plan_of_mesh.h"
@@ -98,9 +99,9 @@ absl::Status MakeCostsOfAll(std::vector<MeshAudit>* meshes) {
     costs.push_back(mesh.costs.get());
   }
   if (meshes->size() == 1) return absl::OkStatus();
-  const int64_t reshard_bytes = ReshardBytesOfWorld(costs);
+  const WorldReshard reshard = ReshardOfWorld(costs);
   for (MeshAudit& mesh : *meshes) {
-    mesh.job.world.reshard_bytes = reshard_bytes;
+    mesh.job.world.reshard = reshard;
     PENSTOCK_RETURN_IF_ERROR(MakeCosts(&mesh));
   }
   return absl::OkStatus();
@@ -133,7 +134,8 @@ absl::StatusOr<std::vector<Violation>> AuditPasses(const v1::Batch& batch, const
   for (const MeshAudit& mesh : meshes) {
     AuditList list;
     AuditOptions(mesh.plan, *samples, mesh.job, *mesh.costs, &list);
-    AuditCosts(mesh.plan, *samples, mesh.job, *mesh.costs, &list);
+    AuditCosts(mesh.plan, *samples, mesh.job, *mesh.costs,
+               plan.options().parameter_shares() ? GradientsNs(plan, mesh.costs->ReshardTimes()) : 0, &list);
     AppendViolations(list.Take(), mesh, &violations);
   }
   return violations;

@@ -1,11 +1,13 @@
 #include "planner/core/calibrate/durations.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/plan_layers.h"
+#include "planner/core/comm/build_programs.h"
 
 namespace penstock::core {
 namespace {
@@ -34,8 +36,14 @@ Op PassOf(v1::Op op) {
   return op == v1::OP_BACKWARD_INPUT ? Op::kBackwardInput : Op::kBackwardWeight;
 }
 
+// What the plan has passes hide of a RESHARD: that of parameters, which nothing hides, takes all of the time.
+int64_t HiddenNs(const v1::Program& program, const v1::Instruction& instruction) {
+  if (instruction.op() != v1::OP_RESHARD) return 0;
+  return program.instructions(0).expected_duration_ns() - instruction.expected_duration_ns();
+}
+
 int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const RankPlace& place, int rank,
-                    const v1::Instruction& instruction) {
+                    const v1::Instruction& instruction, int64_t hidden_ns) {
   const auto stage = static_cast<int>(instruction.stage());
   switch (instruction.op()) {
     case v1::OP_FORWARD:
@@ -51,7 +59,7 @@ int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const Rank
     case v1::OP_REDUCE_GRADIENTS:
       return costs.ReduceNs(stage, place.tensor);
     case v1::OP_RESHARD:
-      return costs.ReshardNs();
+      return std::max<int64_t>(0, costs.ReshardNs() - hidden_ns);
     case v1::OP_OPTIMIZER_STEP:
       return costs.StepNs(rank);
     default:
@@ -63,6 +71,7 @@ int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const Rank
 
 absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs,
                           ProgramSet* programs) {
+  if (costs.has_shares()) programs->reshard = BesidePasses(costs);
   PENSTOCK_ASSIGN_OR_RETURN(const PlanLayers layers, PlanLayers::OfPlan(plan, batch, costs));
   for (int rank = 0; rank < programs->ranks(); ++rank) {
     for (int32_t i = programs->rank_begin[rank]; i < programs->rank_begin[rank + 1]; ++i)
@@ -80,7 +89,8 @@ absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Ba
                             PlanLayers::OfReplica(plan, batch, costs, place.replica));
   std::vector<int64_t> durations;
   for (const v1::Instruction& instruction : plan.programs(rank).instructions())
-    durations.push_back(OwnDuration(costs, layers, place, rank, instruction));
+    durations.push_back(
+        OwnDuration(costs, layers, place, rank, instruction, HiddenNs(plan.programs(rank), instruction)));
   return durations;
 }
 

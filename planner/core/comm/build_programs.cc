@@ -131,10 +131,17 @@ void AppendTransfers(const CostModel& costs, const ReplicaPipeline& pipeline,
 
 }  // namespace
 
+ReshardBesidePasses BesidePasses(const CostModel& costs) {
+  ReshardBesidePasses beside = {.time = costs.ReshardTimes(), .layers = {}};
+  for (int stage = 0; stage < costs.stages(); ++stage) beside.layers.push_back(costs.stage(stage).layers());
+  return beside;
+}
+
 absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas,
                                          StopToken stop) {
   const Topology topology = costs.topology().WithReplicas(static_cast<int>(replicas.size()));
   ProgramSet set;
+  if (costs.has_shares()) set.reshard = BesidePasses(costs);
   AddCollectives(costs, topology, &set);
   auto stage_group = static_cast<int32_t>(set.groups.size());
   AddStageGroups(costs, topology, &set);

@@ -73,6 +73,9 @@ struct ReplicaPipeline {
   bool forward_only() const { return costs.forward_ahead > 0; }
 };
 
+// For ProgramSet::reshard, of a job with shares of parameters.
+ReshardBesidePasses BesidePasses(const CostModel& costs);
+
 // One ReplicaPipeline for each replica; each with at least one micro-batch, or none at all. There may be
 // fewer than the topology of `costs` has: then they are all there are. Possible errors: INTERNAL (a replica's
 // passes block each other, or some are missing: names where), CANCELLED.

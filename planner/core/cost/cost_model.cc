@@ -16,6 +16,8 @@ namespace {
 // Two integers of 64 bits for each token embedded (id, position) and for each loss position (place, label).
 constexpr int64_t kLoadedTokenBytes = 16;
 constexpr int64_t kNormBytes = 8;
+// Of a round of a RESHARD, at least: a message of this size takes far longer than starting it.
+constexpr int64_t kRoundBytes = int64_t{4} << 20;
 
 // Of a context rank's tokens, those of a tensor rank between layers: equal shares, and the last one has the
 // rest.
@@ -430,10 +432,10 @@ int64_t CostModel::OptimizerNs(int stage) const {
   return longest;
 }
 
-int64_t CostModel::ReshardBytes() const {
-  if (world_.reshard_bytes > 0) return world_.reshard_bytes;
+WorldReshard CostModel::Reshard() const {
+  if (world_.reshard.bytes > 0) return world_.reshard;
   const CostModel* const alone = this;
-  return ReshardBytesOfWorld({&alone, 1});
+  return ReshardOfWorld({&alone, 1});
 }
 
 int64_t CostModel::PositionParameterBytes(int position) const {
@@ -443,6 +445,20 @@ int64_t CostModel::PositionParameterBytes(int position) const {
   return bytes;
 }
 
+int64_t CostModel::PositionLayers(int position) const {
+  int64_t layers = 0;
+  for (int stage = 0; stage < stages(); ++stage)
+    if (position_of(stage) == position) layers += this->stage(stage).layers();
+  return layers;
+}
+
+ReshardTime CostModel::ReshardTimes() const {
+  const WorldReshard reshard = Reshard();
+  return {.whole_ns = ReshardNs(),
+          .rounds = std::clamp<int64_t>(reshard.bytes / kRoundBytes, 1, reshard.fewest_layers),
+          .overlap = profile_.cluster.exchange_overlap};
+}
+
 int64_t CostModel::ReshardNs() const {
   const int64_t others = ranks_of_world() - 1;
   if (others == 0) return 0;
@@ -450,7 +466,11 @@ int64_t CostModel::ReshardNs() const {
 }
 
 int64_t CostModel::WholeIterationNs(int position) const {
-  int64_t ns = has_shares_ ? 2 * ReshardNs() + StepNs(topology_.RankAt(0, position)) : 0;
+  int64_t ns = 0;
+  if (has_shares_) {
+    const ReshardTime reshard = ReshardTimes();
+    ns = reshard.whole_ns + reshard.LeastGradientsNs() + StepNs(topology_.RankAt(0, position));
+  }
   for (int stage = 0; stage < stages() && !has_shares_; ++stage) {
     if (position_of(stage) == position) ns += OptimizerNs(stage);
   }

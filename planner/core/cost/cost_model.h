@@ -20,6 +20,7 @@
 #include "planner/core/cost/pass_exchange.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/cost/repeated_heads.h"
+#include "planner/core/cost/reshard_time.h"
 #include "planner/core/cost/slow_groups.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/share.h"
@@ -134,6 +135,7 @@ class CostModel {
   int64_t ParameterBytes(int stage) const { return common_bytes_[stage] + expert_bytes_[stage]; }
   // Of all stages of a rank there.
   int64_t PositionParameterBytes(int position) const;
+  int64_t PositionLayers(int position) const;
   // Activation that leaves the stage for the next from a tensor rank of the context rank with these tokens;
   // elements and bytes. Without a tensor rank: of the one with the most.
   int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const;
@@ -170,9 +172,10 @@ class CostModel {
   // Parameters live in shares, one a rank: no stage reduces its gradients or updates anything.
   bool has_shares() const { return has_shares_; }
   // Parameters from all shares to all stages, or gradients back: the most that a rank sends or receives, and
-  // the time.
-  int64_t ReshardBytes() const;
+  // the time, of which passes hide some of the gradients'.
+  int64_t ReshardBytes() const { return Reshard().bytes; }
   int64_t ReshardNs() const;
+  ReshardTime ReshardTimes() const;
   // What a position does for the iteration as a whole, beside passes and reductions: its steps; with shares
   // also what comes before all passes and behind them.
   int64_t WholeIterationNs(int position) const;
@@ -200,6 +203,7 @@ class CostModel {
   // All parameters of the model, in the model's number format, by one rank of so many.
   double ShareOfParameters() const { return all_parameter_bytes_ / ranks_of_world(); }
   int ranks_of_world() const { return world_.ranks > 0 ? world_.ranks : topology_.ranks(); }
+  WorldReshard Reshard() const;
   // Weights and gradients of the stage where the optimizer's state is in shares.
   int64_t StaticBytesBesideShares(double parameter_bytes) const;
   // Passes make products for weights while rows of experts travel.

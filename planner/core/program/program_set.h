@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/core/cost/pass_exchange.h"
+#include "planner/core/cost/reshard_time.h"
 
 namespace penstock::core {
 
@@ -88,6 +90,14 @@ struct Collective {
   int32_t members = 0;
 };
 
+// Of programs with RESHARDs of gradients: these take what passes leave of them, which follows when the passes
+// have run.
+struct ReshardBesidePasses {
+  ReshardTime time;
+  // Of each stage of the pipeline.
+  std::vector<int32_t> layers;
+};
+
 struct ProgramSet {
   std::vector<Instruction> instructions;
   std::vector<int32_t> rank_begin = {0};
@@ -99,6 +109,8 @@ struct ProgramSet {
   std::vector<std::vector<int32_t>> groups;
   // Of each rank.
   std::vector<int64_t> static_bytes;
+  // Without it RESHARDs take their own durations.
+  std::optional<ReshardBesidePasses> reshard;
 
   int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
 };

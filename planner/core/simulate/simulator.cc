@@ -1,8 +1,10 @@
 #include "planner/core/simulate/simulator.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::core {
@@ -73,9 +75,10 @@ void Simulator::Advance(const ProgramSet& programs, int rank) {
 
 bool Simulator::Arrive(const ProgramSet& programs, int rank, int32_t position, int64_t ready_ns) {
   const Instruction& instruction = programs.instructions[position];
+  int64_t hidden_ns = 0;
   const auto finish = [&](int32_t member, int member_rank, const Meeting& meeting) {
     start_ns_[member] = meeting.ready_ns;
-    end_ns_[member] = meeting.ready_ns + programs.instructions[member].duration_ns;
+    end_ns_[member] = meeting.ready_ns + programs.instructions[member].duration_ns - hidden_ns;
     const int stream = static_cast<int>(programs.instructions[member].stream);
     stream_end_ns_[static_cast<size_t>(member_rank) * kStreams + stream] = end_ns_[member];
     ++next_[member_rank];
@@ -95,8 +98,39 @@ bool Simulator::Arrive(const ProgramSet& programs, int rank, int32_t position, i
   std::vector<int32_t>& positions = collective_positions_[instruction.joint];
   positions.push_back(position);
   if (meeting.arrived < programs.collectives[instruction.joint].members) return false;
+  if (programs.reshard.has_value() && instruction.op == Op::kReshard &&
+      instruction.part == kGradientsToShares)
+    hidden_ns = HiddenNs(programs, positions, meeting.ready_ns);
   for (const int32_t member : positions) finish(member, RankOf(programs, member), meeting);
   return true;
+}
+
+int64_t Simulator::HiddenNs(const ProgramSet& programs, const std::vector<int32_t>& members,
+                            int64_t start_ns) const {
+  const ReshardTime& time = programs.reshard->time;
+  std::optional<double> lead_ns;
+  for (const int32_t member : members) {
+    const Instruction& reshard = programs.instructions[member];
+    const int32_t begin = programs.rank_begin[RankOf(programs, member)];
+    // The last pass on each of the rank's stages.
+    const absl::Span<const int32_t> passes =
+        absl::MakeConstSpan(programs.deps)
+            .subspan(reshard.deps_begin, static_cast<size_t>(reshard.deps_end - reshard.deps_begin));
+    for (const int32_t pass : passes) {
+      const int32_t stage = programs.instructions[begin + pass].stage;
+      StageOfRank of_rank = {.layers = programs.reshard->layers[stage]};
+      for (const int32_t other : passes) {
+        const int32_t other_stage = programs.instructions[begin + other].stage;
+        of_rank.layers_of_rank += programs.reshard->layers[other_stage];
+        if (other_stage < stage) of_rank.below += programs.reshard->layers[other_stage];
+      }
+      const int64_t end = end_ns_[begin + pass];
+      const double lead =
+          static_cast<double>(start_ns - end) + time.LeadNs(end - start_ns_[begin + pass], of_rank);
+      lead_ns = std::min(lead_ns.value_or(lead), lead);
+    }
+  }
+  return time.whole_ns - time.GradientsNs(lead_ns.value_or(0));
 }
 
 }  // namespace penstock::core

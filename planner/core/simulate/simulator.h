@@ -4,7 +4,8 @@
 // program; an instruction starts when its stream is free and its deps have ended; a transfer starts when it
 // has come to the front at both ends, and ends on both together; a collective starts on all ranks of its
 // group together and takes each its own time. Linear in the number of instructions: no event queue is needed,
-// because nothing in a program is decided while it runs.
+// because nothing in a program is decided while it runs. What a RESHARD of gradients takes follows from when
+// the last passes have run (ProgramSet::reshard).
 //
 //   Simulator simulator;
 //   PENSTOCK_RETURN_IF_ERROR(simulator.Run(programs));
@@ -38,6 +39,9 @@ class Simulator {
   // Registers that a rank stands at a transfer or collective; true when it was the last one and all may go
   // on.
   bool Arrive(const ProgramSet& programs, int rank, int32_t position, int64_t ready_ns);
+
+  // What passes hide of the RESHARD of gradients that all members have come to, which starts at `start_ns`.
+  int64_t HiddenNs(const ProgramSet& programs, const std::vector<int32_t>& members, int64_t start_ns) const;
 
   // A transfer or collective that some ranks have come to.
   struct Meeting {

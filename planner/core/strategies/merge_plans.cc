@@ -4,21 +4,22 @@
 #include <cstdint>
 #include <utility>
 
+#include "planner/core/contract/gradients_time.h"
+
 namespace penstock::core {
 namespace {
 
 // Of a plan with shares: all ranks, before the stage groups.
 constexpr uint32_t kAllRanks = 0;
 
-bool IsBehindPasses(const v1::Instruction& instruction) {
-  return instruction.op() == v1::OP_OPTIMIZER_STEP ||
-         (instruction.op() == v1::OP_RESHARD && instruction.part() == 1);
+bool BringsGradients(const v1::Instruction& instruction) {
+  return instruction.op() == v1::OP_RESHARD && instruction.part() == 1;
 }
 
 // When the gradients of all its ranks are there.
 int64_t GradientsReady(const v1::Plan& plan) {
   for (const v1::Instruction& instruction : plan.programs(0).instructions())
-    if (instruction.op() == v1::OP_RESHARD && instruction.part() == 1) return instruction.expected_start_ns();
+    if (BringsGradients(instruction)) return instruction.expected_start_ns();
   return 0;
 }
 
@@ -45,15 +46,26 @@ void Renumber(uint32_t first_rank, uint32_t first_replica, uint32_t groups_befor
   }
 }
 
-// What all its ranks do behind their passes happens so much later, and they wait for it.
-void Delay(int64_t reshard_ns, int64_t last_pass_ns, v1::Plan* plan) {
+// All ranks wait for the last of them.
+void Wait(int64_t last_pass_ns, v1::Plan* plan) {
   const int64_t imbalance = last_pass_ns - plan->predicted().last_backward_ns();
-  for (v1::Program& program : *plan->mutable_programs())
-    for (v1::Instruction& instruction : *program.mutable_instructions())
-      if (IsBehindPasses(instruction))
-        instruction.set_expected_start_ns(instruction.expected_start_ns() + reshard_ns);
   for (v1::RankPrediction& rank : *plan->mutable_predicted()->mutable_ranks())
     rank.mutable_bubble()->set_imbalance_ns(rank.bubble().imbalance_ns() + imbalance);
+}
+
+// What all ranks do together behind their passes.
+void SetEnd(int64_t ready_ns, const ReshardTime& reshard, v1::Plan* plan) {
+  const int64_t gradients_ns = GradientsNs(*plan, reshard);
+  for (v1::Program& program : *plan->mutable_programs()) {
+    for (v1::Instruction& instruction : *program.mutable_instructions()) {
+      if (BringsGradients(instruction)) {
+        instruction.set_expected_start_ns(ready_ns);
+        instruction.set_expected_duration_ns(gradients_ns);
+      } else if (instruction.op() == v1::OP_OPTIMIZER_STEP) {
+        instruction.set_expected_start_ns(ready_ns + gradients_ns);
+      }
+    }
+  }
 }
 
 int64_t EndOf(const v1::Program& program) {
@@ -130,7 +142,7 @@ v1::Topology MergeTopologies(const std::vector<v1::Topology>& topologies) {
   return merged;
 }
 
-v1::Plan MergePlans(const v1::JobSpec& job, std::vector<MeshPlan> plans) {
+v1::Plan MergePlans(const v1::JobSpec& job, const ReshardTime& reshard, std::vector<MeshPlan> plans) {
   int64_t ready = 0, last_pass = 0;
   for (const MeshPlan& mesh : plans) {
     ready = std::max(ready, GradientsReady(mesh.plan));
@@ -142,7 +154,7 @@ v1::Plan MergePlans(const v1::JobSpec& job, std::vector<MeshPlan> plans) {
     const uint32_t groups_before = merged.groups_size() == 0 ? 0 : merged.groups_size() - 1;
     Renumber(static_cast<uint32_t>(merged.programs_size()), static_cast<uint32_t>(merged.replicas_size()),
              groups_before, mesh, &mesh.plan);
-    Delay(ready - GradientsReady(mesh.plan), last_pass, &mesh.plan);
+    Wait(last_pass, &mesh.plan);
     if (merged.programs_size() == 0) {
       *merged.mutable_options() = mesh.plan.options();
       *merged.mutable_mesh() = mesh.plan.mesh();
@@ -160,6 +172,7 @@ v1::Plan MergePlans(const v1::JobSpec& job, std::vector<MeshPlan> plans) {
   merged.set_profile_version(any.profile_version());
   *merged.mutable_model() = any.model();
   merged.mutable_predicted()->set_last_backward_ns(last_pass);
+  SetEnd(ready, reshard, &merged);
   SettleMakespan(&merged);
   return merged;
 }

@@ -2,7 +2,7 @@
 //
 // What each replica does stays as it is: replicas meet twice in an iteration, when all have their parameters
 // and when all have their gradients (RESHARD), and in the step behind that. Before the passes all take the
-// same time; behind them whoever has ended earlier waits for the last.
+// same time; behind them whoever has ended earlier waits for the last, and passes of all hide what they can.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/cost/reshard_time.h"
 
 namespace penstock::core {
 
@@ -21,8 +22,8 @@ struct MeshPlan {
 };
 
 // In the order of the meshes; their ranks follow each other. Without lower_bound_ns, strategy and
-// content_hash.
-v1::Plan MergePlans(const v1::JobSpec& job, std::vector<MeshPlan> plans);
+// content_hash. `reshard`: of all ranks.
+v1::Plan MergePlans(const v1::JobSpec& job, const ReshardTime& reshard, std::vector<MeshPlan> plans);
 
 // In the order of their meshes.
 v1::Topology MergeTopologies(const std::vector<v1::Topology>& topologies);

@@ -78,10 +78,10 @@ absl::StatusOr<std::unique_ptr<MeshPlanners>> MeshPlanners::Create(const v1::Job
   // Once more, now that all stages are known.
   std::vector<const CostModel*> costs;
   for (const auto& planner : planners) costs.push_back(&planner->costs());
-  const int64_t reshard_bytes = ReshardBytesOfWorld(costs);
+  const WorldReshard reshard = ReshardOfWorld(costs);
   for (int mesh = 0; mesh < meshes; ++mesh) {
     World world = world_of(mesh);
-    world.reshard_bytes = reshard_bytes;
+    world.reshard = reshard;
     // What would fit a mesh that has some of a batch's samples is no answer for the batch.
     PENSTOCK_ASSIGN_OR_RETURN(planners[mesh],
                               create(mesh, world, &chosen[mesh], Planner::Explain::kCauseAlone));
@@ -200,7 +200,7 @@ absl::StatusOr<v1::Plan> MeshPlanners::PlanAssigned(const v1::Batch& batch,
       load.factor = std::max(1e-3, static_cast<double>(plan->predicted().makespan_ns() - whole) / estimate);
     plans[mesh].plan = *std::move(plan);
   }
-  return MergePlans(job_, std::move(plans));
+  return MergePlans(job_, planners_.front()->costs().ReshardTimes(), std::move(plans));
 }
 
 absl::StatusOr<v1::Plan> MeshPlanners::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,

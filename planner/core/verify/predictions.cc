@@ -2,6 +2,7 @@
 // has, and what is predicted of the iteration and of every rank follows from them (execution.md, sections 6
 // and 9).
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -104,12 +105,24 @@ class Check {
       if (first < 0) first = instruction.expected_duration_ns();
       expect("expected_duration_ns", instruction.expected_duration_ns(), first);
     }
-    if (instruction.op() == v1::OP_RESHARD) {
-      if (reshard_ns_ < 0) reshard_ns_ = instruction.expected_duration_ns();
-      expect("expected_duration_ns", instruction.expected_duration_ns(), reshard_ns_);
-    }
+    if (instruction.op() == v1::OP_RESHARD) CheckReshard(rank, instruction);
     makespan_ns_ = std::max(makespan_ns_, Timeline::EndOf(instruction));
     if (IsPass(instruction.op())) last_pass_ns_ = std::max(last_pass_ns_, Timeline::EndOf(instruction));
+  }
+
+  void CheckReshard(int rank, const v1::Instruction& reshard) {
+    int64_t& first =
+        reshard_ns_[reshard.part() == kGradientsToShares ? kGradientsToShares : kParametersToStages];
+    if (first < 0) first = reshard.expected_duration_ns();
+    if (reshard.expected_duration_ns() != first)
+      report_.AddAt(kPredictions, rank, reshard,
+                    absl::StrCat("expected_duration_ns is ", reshard.expected_duration_ns(), ", expected ",
+                                 first, ", as on other ranks"));
+    const int64_t parameters = reshard_ns_[kParametersToStages];
+    if (parameters >= 0 && first > parameters)
+      report_.AddAt(kPredictions, rank, reshard,
+                    absl::StrCat("expected_duration_ns is ", first, ", longer than that of the parameters, ",
+                                 parameters, ", of which nothing is hidden"));
   }
 
   void CheckIteration() {
@@ -153,8 +166,8 @@ class Check {
   Report& report_;
   // Of each stage, and in it of each tensor rank, that of the first rank.
   std::vector<int64_t> reduce_ns_;
-  // Of all RESHARDs, likewise.
-  int64_t reshard_ns_ = -1;
+  // Of the RESHARDs, by part, likewise.
+  std::array<int64_t, 2> reshard_ns_ = {-1, -1};
   int64_t makespan_ns_ = 0;
   int64_t last_pass_ns_ = 0;
 };

@@ -49,6 +49,8 @@ def llama_32b():
         "gpus_per_node": 8,
         "intra_node_collective_bytes_per_second": 300e9,
         "attention_hides_exchange": True,
+        # As on all accelerators: an exchange has a stream of its own.
+        "exchange_overlap": 1,
     }
     return {
         "model": {"architecture": "ARCHITECTURE_GPT", "layers": LAYERS, "hidden": HIDDEN, "heads": HEADS, "ffn": FFN, "vocab": VOCAB, "max_sequence_length": 131072, "dtype": "DATA_TYPE_BFLOAT16", "feed_forward": "FEED_FORWARD_GATED_SILU", "position": "POSITION_ROTARY", "norm": "NORM_RMS"},

@@ -155,6 +155,15 @@ v1::JobSpec SideBySideJob(uint64_t seed, v1::Batch* batch) {
     slow->set_factor(1.5);
   }
   *job.mutable_mesh() = strategy->meshes(0).mesh();
+  // RESHARDs of several rounds, of which passes hide something.
+  if (random.Chance(50)) {
+    for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers())
+      layer.set_parameter_bytes(layer.parameter_bytes() + random.Range(1, 40) * 1e6);
+    v1::Cluster* cluster = job.mutable_profile()->mutable_cluster();
+    cluster->set_memory_bytes(int64_t{1} << 50);
+    cluster->set_exchange_overlap(random.Range(1, 10) / 10.0);
+    planning->clear_memory_limit_bytes();
+  }
   return job;
 }
 

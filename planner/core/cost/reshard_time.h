@@ -1,0 +1,35 @@
+// What a RESHARD takes, and what of it runs beside passes (execution.md, section 7).
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::core {
+
+// A stage among those of its rank: their layers, those of the stage, and those of the stages below it.
+struct StageOfRank {
+  int64_t layers_of_rank = 0;
+  int64_t layers = 0;
+  int64_t below = 0;
+};
+
+// It goes in equal rounds, one after the other. Gradients go from the uppermost layer of each rank down, as
+// backward passes make them: a round may begin when all ranks have made theirs.
+struct ReshardTime {
+  // Of all rounds.
+  int64_t whole_ns = 0;
+  int64_t rounds = 1;
+  // How much of an exchange goes on while a rank computes, 0 to 1.
+  double overlap = 0;
+
+  // How long before the end of the last pass on a stage of a rank the rounds could have begun, as far as this
+  // stage is concerned, without any of them waiting for it: the last round of the stage is there when the
+  // pass ends, the first one when a round's layers have been run.
+  double LeadNs(int64_t pass_ns, const StageOfRank& stage) const;
+
+  // What is left behind all passes. `lead_ns`: how long before that all could have begun.
+  int64_t GradientsNs(double lead_ns) const;
+  // The shortest that it can be.
+  int64_t LeastGradientsNs() const;
+};
+
+}  // namespace penstock::core

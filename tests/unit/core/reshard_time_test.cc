@@ -1,0 +1,186 @@
+// What passes hide of a RESHARD of gradients: the formula against rounds one by one, and plans that have it.
+#include "planner/core/cost/reshard_time.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/core/audit/audit_plan.h"
+#include "planner/core/strategies/strategy_planner.h"
+#include "planner/core/verify/check_plan.h"
+#include "tests/unit/core/job_builder.h"
+#include "tests/unit/core/random_job.h"
+
+namespace penstock::core {
+namespace {
+
+using ::testing::IsEmpty;
+
+struct LastPass {
+  int64_t layers = 0;
+  double start = 0;
+  double end = 0;
+};
+
+// A rank's stages, the lowest first.
+using RankPasses = std::vector<LastPass>;
+
+RankPasses RandomRank(int64_t layers, Random* random) {
+  const auto stages =
+      static_cast<int64_t>(random->Range(1, static_cast<uint32_t>(std::min<int64_t>(3, layers))));
+  RankPasses rank(static_cast<size_t>(stages), {.layers = 1});
+  for (int64_t layer = stages; layer < layers; ++layer)
+    ++rank[random->Range(0, static_cast<uint32_t>(stages) - 1)].layers;
+  // In any order, one after the other.
+  std::vector<size_t> order;
+  for (size_t stage = 0; stage < rank.size(); ++stage) order.push_back(stage);
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[random->Range(0, static_cast<uint32_t>(i) - 1)]);
+  double now = random->Range(0, 1000);
+  for (const size_t stage : order) {
+    rank[stage].start = now;
+    now += random->Range(1, 1000);
+    rank[stage].end = now;
+    now += random->Chance(50) ? 0 : random->Range(0, 300);
+  }
+  return rank;
+}
+
+// When the gradients of a rank's layers have been made, from the uppermost one down.
+std::vector<double> MadeAt(const RankPasses& rank) {
+  std::vector<double> made;
+  for (size_t stage = rank.size(); stage-- > 0;) {
+    const LastPass& pass = rank[stage];
+    for (int64_t layer = 1; layer <= pass.layers; ++layer)
+      made.push_back(pass.start +
+                     (pass.end - pass.start) * static_cast<double>(layer) / static_cast<double>(pass.layers));
+  }
+  return made;
+}
+
+// Rounds of a layer of each rank, one after the other.
+TEST(ReshardTimeTest, IsThatOfRoundsThatBeginWhenAllRanksHaveMadeTheirs) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    Random random(seed);
+    const int64_t layers = random.Range(1, 12);
+    const ReshardTime time = {.whole_ns = random.Range(1, 3000), .rounds = layers, .overlap = 1};
+    std::vector<RankPasses> ranks;
+    for (uint32_t rank = 0; rank < random.Range(1, 4); ++rank) ranks.push_back(RandomRank(layers, &random));
+    double end = 0, now = 0;
+    for (int64_t round = 0; round < layers; ++round) {
+      for (const RankPasses& rank : ranks) {
+        now = std::max(now, MadeAt(rank)[static_cast<size_t>(round)]);
+        for (const LastPass& pass : rank) end = std::max(end, pass.end);
+      }
+      now += static_cast<double>(time.whole_ns) / static_cast<double>(layers);
+    }
+    double lead = std::numeric_limits<double>::infinity();
+    for (const RankPasses& rank : ranks) {
+      int64_t below = 0;
+      for (const LastPass& pass : rank) {
+        const StageOfRank of_rank = {.layers_of_rank = layers, .layers = pass.layers, .below = below};
+        lead = std::min(lead,
+                        end - pass.end + time.LeadNs(static_cast<int64_t>(pass.end - pass.start), of_rank));
+        below += pass.layers;
+      }
+    }
+    // Never before the passes have ended: somebody's last layer is made then.
+    EXPECT_NEAR(static_cast<double>(time.GradientsNs(lead)), now - end, 1.01) << "seed " << seed;
+    EXPECT_GE(time.GradientsNs(lead), time.LeastGradientsNs()) << "seed " << seed;
+  }
+}
+
+TEST(ReshardTimeTest, IsAllOfItWhereNothingGoesOnBesideComputing) {
+  const ReshardTime time = {.whole_ns = 1000, .rounds = 10, .overlap = 0};
+  EXPECT_EQ(time.GradientsNs(500), 1000);
+  const ReshardTime half = {.whole_ns = 1000, .rounds = 10, .overlap = 0.5};
+  EXPECT_EQ(half.GradientsNs(500), 750);
+  EXPECT_EQ(half.GradientsNs(-3), 1000);
+  const ReshardTime one = {.whole_ns = 1000, .rounds = 1, .overlap = 1};
+  EXPECT_EQ(one.LeastGradientsNs(), 1000) << "a round waits for all";
+}
+
+// With layers of so many bytes; an exchange goes on beside all that ranks compute.
+v1::JobSpec LargeJob(uint32_t pipeline, uint32_t data, double bytes) {
+  v1::JobSpec job = GptJob(pipeline, data, v1::POLICY_PACKED);
+  job.mutable_planning()->set_parameter_shares(true);
+  job.mutable_planning()->set_schedule(v1::SCHEDULE_READY_FIRST);
+  job.mutable_profile()->mutable_layers(0)->set_parameter_bytes(bytes);
+  v1::Cluster* cluster = job.mutable_profile()->mutable_cluster();
+  cluster->set_exchange_overlap(1);
+  cluster->set_intra_node_bytes_per_second(1e12);
+  return job;
+}
+
+// Duration of the RESHARD of this part, the same on all ranks.
+int64_t ReshardOf(const v1::Plan& plan, uint32_t part) {
+  for (const v1::Instruction& instruction : plan.programs(0).instructions())
+    if (instruction.op() == v1::OP_RESHARD && instruction.part() == part)
+      return instruction.expected_duration_ns();
+  return -1;
+}
+
+v1::Plan SoundPlanOf(const v1::JobSpec& job, const v1::Batch& batch) {
+  const auto planner = StrategyPlanner::Create(job, Planner::Explain::kCauseAlone);
+  EXPECT_TRUE(planner.ok()) << planner.status();
+  const absl::StatusOr<v1::Plan> plan = (*planner)->MakePlan(batch);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(CheckPlan(batch, *plan), IsEmpty());
+  EXPECT_THAT(*AuditPlan(batch, *plan, job.profile()), IsEmpty());
+  EXPECT_LE(plan->lower_bound_ns(), plan->predicted().makespan_ns());
+  return *plan;
+}
+
+TEST(ReshardTimeTest, APlanLeavesTheLastRoundWhereAPassTakesLonger) {
+  // Two replicas need 80,004,000 bytes each: 40,002,000 go, nine rounds of 4 MiB, of which there are eight.
+  const v1::Batch batch = MakeBatch({{0, 3000}, {0, 3000}});
+  const v1::Plan plan = SoundPlanOf(LargeJob(1, 2, 1e7), batch);
+  const int64_t whole = ReshardOf(plan, 0);
+  EXPECT_EQ(whole, 40'002 + 100);
+  EXPECT_EQ(ReshardOf(plan, 1), whole - whole * 7 / 8);
+  EXPECT_EQ(plan.predicted().makespan_ns() - plan.predicted().last_backward_ns() - ReshardOf(plan, 1),
+            plan.programs(0).instructions().rbegin()->expected_duration_ns());
+}
+
+TEST(ReshardTimeTest, APlanLeavesWhatIsLongerThanItsLastPasses) {
+  v1::JobSpec job = LargeJob(1, 2, 1e7);
+  job.mutable_profile()->mutable_cluster()->set_intra_node_bytes_per_second(1e10);
+  const v1::Plan plan = SoundPlanOf(job, MakeBatch({{0, 3000}, {0, 3000}}));
+  const v1::Instruction* last = nullptr;
+  for (const v1::Instruction& instruction : plan.programs(0).instructions())
+    if (instruction.op() == v1::OP_BACKWARD) last = &instruction;
+  ASSERT_NE(last, nullptr);
+  ASSERT_LT(last->expected_duration_ns(), ReshardOf(plan, 0));
+  EXPECT_EQ(ReshardOf(plan, 1), ReshardOf(plan, 0) - last->expected_duration_ns() * 7 / 8);
+}
+
+TEST(ReshardTimeTest, ARankWithoutAPassHoldsUpNoRound) {
+  const v1::Plan plan = SoundPlanOf(LargeJob(1, 3, 1e7), MakeBatch({{0, 3000}, {0, 3000}}));
+  EXPECT_LT(ReshardOf(plan, 1), ReshardOf(plan, 0) / 4);
+}
+
+TEST(ReshardTimeTest, MeshesSideBySideHaveWhatAllOfThemHide) {
+  v1::JobSpec job = LargeJob(2, 1, 1e7);
+  job.mutable_planning()->clear_layers_per_stage();
+  v1::Strategy* strategy = job.add_strategies();
+  for (const auto& [pipeline, data] : {std::pair{2U, 1U}, std::pair{1U, 2U}}) {
+    v1::Mesh* mesh = strategy->add_meshes()->mutable_mesh();
+    mesh->set_pipeline(pipeline);
+    mesh->set_data(data);
+  }
+  *job.mutable_mesh() = strategy->meshes(0).mesh();
+  const v1::Plan plan = SoundPlanOf(job, MakeBatch({{0, 3000}, {0, 3000}, {0, 2500}, {0, 2000}}));
+  ASSERT_EQ(plan.meshes_size(), 2);
+  // The fewest layers of a rank are four, of the pipeline.
+  const int64_t whole = ReshardOf(plan, 0);
+  EXPECT_EQ(ReshardOf(plan, 1), whole - whole * 3 / 4);
+}
+
+}  // namespace
+}  // namespace penstock::core
