@@ -1,11 +1,12 @@
 // What planning takes, as a function of samples, replicas, positions and lengths: memory of the process at
 // its most, of the plan that is kept, and bytes of messages. What the estimate of the service
-// (planner/service/engine/planning_estimate.h) is fitted to.
+// (planner/core/footprint) is fitted to.
 //
 //   build/release/bin/planning_memory_bench SAMPLES REPLICAS POSITIONS TENSOR CONTEXT LENGTHS [POLICY]
-//   [THREADS]
+//   [THREADS] [MICRO_BATCH_SIZE]
 //
-// LENGTHS: mixed (bench_job.h), short (16 tokens each), long (8192 tokens each: a micro-batch for each).
+// LENGTHS: mixed (bench_job.h), short (16 tokens each), long (8192 tokens each: a micro-batch for each), or
+// drawn:SEED (drawn_lengths.h). tests/bench/planning_memory_shapes runs it over shapes that are drawn.
 // Prints a line: the arguments, then peak_bytes (resident, above that before planning; plan and check),
 // full, kept, message and program: bytes of the plan, in full and as it is kept (common/compact), of the same
 // as messages, and of the largest program; estimates of those that are compact; micro_batches, instructions,
@@ -24,12 +25,16 @@
 #include "planner/core/verify/check_plan.h"
 #include "planner/service/engine/program_message.h"
 #include "tests/bench/bench_job.h"
+#include "tests/bench/drawn_lengths.h"
 
 namespace penstock {
 namespace {
 
 v1::Batch LengthsOf(const std::string& kind, int64_t samples) {
+  constexpr char kDrawn[] = "drawn:";
   if (kind == "mixed") return core::BenchLengths(samples);
+  if (kind.rfind(kDrawn, 0) == 0)
+    return core::DrawnBatch(std::strtoull(kind.c_str() + sizeof(kDrawn) - 1, nullptr, 10), samples);
   v1::Batch batch;
   for (int64_t i = 0; i < samples; ++i) batch.add_samples()->set_target_tokens(kind == "short" ? 16 : 8192);
   return batch;
@@ -61,8 +66,8 @@ v1::JobSpec JobOf(char** argv) {
 
 int Main(int argc, char** argv) {
   if (argc < 7) {
-    std::cerr
-        << "planning_memory_bench SAMPLES REPLICAS POSITIONS TENSOR CONTEXT LENGTHS [POLICY] [THREADS]\n";
+    std::cerr << "planning_memory_bench SAMPLES REPLICAS POSITIONS TENSOR CONTEXT LENGTHS [POLICY] [THREADS] "
+                 "[MICRO_BATCH_SIZE]\n";
     return 2;
   }
   v1::JobSpec job = JobOf(argv);
@@ -71,6 +76,7 @@ int Main(int argc, char** argv) {
     if (!v1::Policy_Parse(argv[7], &policy)) return 2;
     job.mutable_planning()->set_policy(policy);
   }
+  if (argc > 9) job.mutable_planning()->set_micro_batch_size(static_cast<uint32_t>(std::atoi(argv[9])));
   const v1::Batch batch = LengthsOf(argv[6], std::atoll(argv[1]));
   TaskPool pool(argc > 8 ? std::atoi(argv[8]) : 2);
   const auto planner = core::Planner::Create(job);

@@ -9,7 +9,7 @@ namespace {
 // Of the search, for each micro-batch of a start that has a table, for each of its stages and for each
 // further context rank.
 constexpr double kSlotBytes = 500;
-constexpr double kSlotStageBytes = 160;
+constexpr double kSlotStageBytes = 175;
 constexpr double kSlotContextBytes = 600;
 // For each micro-batch of any start, and for each sample, which all starts name.
 constexpr double kGroupBytes = 60;
@@ -18,8 +18,10 @@ constexpr double kStartSampleBytes = 290;
 // starts that are kept, in numbers of micro-batches of the plan.
 constexpr double kMicroBatchesSideBySide = 32'768;
 constexpr double kKeptStarts = 4;
-// For each instruction: of the programs, their simulation, the plan as a message and its check together.
-constexpr double kInstructionBytes = 440;
+// For each instruction: of the programs, their simulation, the plan as a message and its check together; more
+// where few replicas share them, whose arrays are copied as they grow.
+constexpr double kInstructionBytes = 430;
+constexpr double kInstructionBytesOfReplica = 60;
 // Of the plan that is kept, whose instructions are in columns: for each instruction, rank, micro-batch, stage
 // of a micro-batch, and sample.
 constexpr double kKeptInstructionBytes = 7;
@@ -27,8 +29,10 @@ constexpr double kKeptRankBytes = 1600;
 constexpr double kKeptMicroBatchBytes = 320;
 constexpr double kKeptMicroBatchStageBytes = 40;
 constexpr double kKeptSampleBytes = 20;
-// Instructions for each micro-batch and rank of its replica, and for each rank beside them.
-constexpr double kInstructions = 12.8;
+// Instructions for each micro-batch and stage, less those that the first stage and the last lack together:
+// nothing comes in at the one and goes out at the other. Then for each rank beside them.
+constexpr double kInstructions = 13;
+constexpr double kEndsLack = 7;
 constexpr double kRankInstructions = 4;
 // Of messages: in full, and compact.
 constexpr double kInstructionMessageBytes = 48;
@@ -38,8 +42,10 @@ constexpr double kCompactSampleBytes = 10;
 constexpr double kCompactMicroBatchBytes = 24;
 constexpr double kCompactProgramBytes = 1200;
 constexpr double kSampleBytes = 160;
-// What is taken however small the batch is.
-constexpr double kLeastBytes = 5e6;
+// What is taken however small the batch is; and what is told at least: how many micro-batches the plan of a
+// small batch has is less sure.
+constexpr double kLeastBytes = 5.5e6;
+constexpr int64_t kFewestBytes = 16'000'000;
 // Search and programs follow each other: of the lesser of both this share is there beside the other.
 constexpr double kLesserShare = 0.1;
 // Above what was measured.
@@ -85,7 +91,8 @@ double MostMicroBatches(const PlanningShape& shape) {
 // Of all starts together.
 double StartMicroBatches(const PlanningShape& shape) {
   const double samples = static_cast<double>(shape.samples);
-  if (!shape.searches) return samples / 2;
+  // They try micro-batches of one sample, too.
+  if (!shape.searches) return samples;
   double all = samples + kStartsOfACount * MostMicroBatches(shape) / (1 - 1 / kCountStep);
   for (const Cap& cap : kCaps) all += cap.starts * PackedTo(shape, cap.of_longest);
   return all;
@@ -137,15 +144,19 @@ PlanningFootprint FootprintOf(const PlanningShape& shape) {
   const double replicas = static_cast<double>(shape.replicas);
   const double micro_batches = PlanMicroBatches(shape);
   const double stages_of_rank = static_cast<double>(shape.stages) / static_cast<double>(shape.positions);
+  // Of the rank that has most, and of all.
   const double of_rank = kInstructions * stages_of_rank * micro_batches;
-  const double instructions = of_rank * ranks + kRankInstructions * ranks * replicas;
+  const double of_group = (kInstructions * static_cast<double>(shape.stages) - kEndsLack) * micro_batches;
+  const double instructions =
+      of_group * static_cast<double>(shape.group) + kRankInstructions * ranks * replicas;
   const double search = SearchBytes(shape, micro_batches);
-  const double programs = kInstructionBytes * instructions + kSampleBytes * samples;
+  const double programs =
+      (kInstructionBytes + kInstructionBytesOfReplica / replicas) * instructions + kSampleBytes * samples;
   const double rank_share = std::min(1.0, 1.25 / replicas);
   PlanningFootprint footprint;
   footprint.micro_batches = static_cast<int64_t>(micro_batches);
-  footprint.planning_bytes =
-      Bytes(kLeastBytes + std::max(search, programs) + kLesserShare * std::min(search, programs));
+  footprint.planning_bytes = std::max(kFewestBytes, Bytes(kLeastBytes + std::max(search, programs) +
+                                                          kLesserShare * std::min(search, programs)));
   const double all_ranks = ranks * replicas;
   const double stages = static_cast<double>(shape.stages);
   footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kKeptRankBytes * all_ranks +

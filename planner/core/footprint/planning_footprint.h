@@ -8,7 +8,8 @@
 // that ranks have for micro-batches (`roomy`) and from how uneven the lengths are (`longest_fill`).
 //
 // The bytes are measured (tests/bench/planning_memory_bench.cc, docs/results/2026-11-25-planner-memory.md):
-// never below what was measured there, and at most twice as much where that is above 16 MB. It is no bound:
+// never below what was measured there, and at most twice as much where that is above 16 MB; of other shapes
+// nearly always. It is no bound:
 // who plans must be able to stop a plan that takes more.
 #pragma once
 

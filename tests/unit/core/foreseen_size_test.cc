@@ -58,6 +58,22 @@ INSTANTIATE_TEST_SUITE_P(Policies, ForeseenSizeTest,
                          testing::Values(Case{v1::POLICY_PADDING, true}, Case{v1::POLICY_PADDING, false}),
                          NameOf);
 
+// Shapes whose estimate was twice the truth while one sample was told.
+TEST(ForeseenSizeOfUnevenTest, TellsTwoSamplesFromOne) {
+  struct Shape {
+    uint32_t positions, replicas;
+    int64_t samples;
+  };
+  for (const Shape& shape : {Shape{8, 4, 6000}, Shape{16, 1, 3000}}) {
+    v1::JobSpec job = BenchJob(shape.positions, shape.replicas, v1::POLICY_PADDING);
+    job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_EVEN);
+    const auto planner = Planner::Create(job);
+    ASSERT_TRUE(planner.ok()) << planner.status();
+    EXPECT_EQ((*planner)->ShapeOf(BatchOf(false, shape.samples))->micro_batch_size, 2)
+        << shape.samples << " samples";
+  }
+}
+
 TEST(ForeseenSizeGivenTest, ASizeThatTheJobGivesIsTaken) {
   v1::JobSpec job = BenchJob(4, 1, v1::POLICY_PADDING);
   job.mutable_planning()->set_micro_batch_size(3);

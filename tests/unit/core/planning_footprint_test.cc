@@ -40,10 +40,7 @@ TEST(PlanningFootprintTest, IsNeverBelowWhatWasMeasuredAndAtMostTwiceAsMuch) {
     const double estimate = static_cast<double>(FootprintOf(ShapeOf(row)).planning_bytes) / 1e6;
     EXPECT_GE(estimate, row.peak_megabytes)
         << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
-    // Of uneven lengths that are padded, one sample and two are often as good to within what is foreseen, and
-    // then one is told: the plan had two here.
-    const bool padded_alone = row.micro_batch_size == 1 && row.fill < static_cast<double>(row.samples) / 2;
-    EXPECT_LE(estimate, (padded_alone ? 3 : 2) * std::max(row.peak_megabytes, kSmall))
+    EXPECT_LE(estimate, 2 * std::max(row.peak_megabytes, kSmall))
         << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
   }
 }
@@ -53,7 +50,9 @@ TEST(PlanningFootprintTest, MoreSamplesTakeMore) {
   int64_t before = 0;
   for (int64_t samples = 1; samples < 1'000'000; samples *= 3) {
     const PlanningFootprint footprint = FootprintOf(WithSamples(shape, samples));
-    EXPECT_GT(footprint.planning_bytes, before);
+    if (footprint.planning_bytes > static_cast<int64_t>(kSmall * 1e6)) {
+      EXPECT_GT(footprint.planning_bytes, before);
+    }
     before = footprint.planning_bytes;
   }
 }
