@@ -5,8 +5,8 @@
 //   ... compute ...
 //   PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
 //
-// Transfers, and the reductions of gradients, are started and waited for apart. Calls come from one thread;
-// Abort may come from any.
+// Transfers, and the reductions of gradients, are started and waited for apart. Calls come from one thread,
+// those of StartAllToAll from one other beside it (InstructionOrder::Beside); Abort may come from any.
 #pragma once
 
 #include <ATen/core/Tensor.h>

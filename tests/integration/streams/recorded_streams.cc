@@ -19,7 +19,8 @@ absl::Status RecordedStreams::Enter(Stream stream) {
 // The last mark is set anew for each work beside an instruction (IterationMarks::beside).
 absl::Status RecordedStreams::Set(Mark mark) {
   if (mark >= set_.size()) return absl::InternalError(absl::StrCat("there is no mark ", mark));
-  if (set_[mark] != 0 && mark + 1 < set_.size()) return absl::InternalError(absl::StrCat("mark ", mark, " is set twice"));
+  if (set_[mark] != 0 && mark + 1 < set_.size())
+    return absl::InternalError(absl::StrCat("mark ", mark, " is set twice"));
   set_[mark] = ++settings_;
   Record(Call::kSet, mark);
   return absl::OkStatus();
