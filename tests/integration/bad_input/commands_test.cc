@@ -102,7 +102,7 @@ class BadCommands : public testing::Test {
   }
 
   void ExpectEnd(Started& started) {
-    const auto end = started.process->WaitFor(absl::Seconds(10));
+    const auto end = started.process->WaitFor(absl::Seconds(30));
     const std::string errors = penstock_.folder().Read(started.output + ".err");
     const std::string where = absl::StrCat(started.row.place, ": ", started.row.change, "\n", errors);
     ++ended_;
