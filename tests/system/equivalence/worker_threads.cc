@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "common/logging/logging.h"
 #include "worker/runtime/shutdown.h"
@@ -16,6 +17,9 @@ constexpr absl::Duration kGrace = absl::Seconds(60);
 }  // namespace
 
 void PrepareForWorkerThreads() {
+  // LibTorch takes its number of threads once.
+  static bool prepared = false;
+  if (std::exchange(prepared, true)) return;
   // As for the workers of a cluster, which are processes.
   setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/1);
   // Several lines a rank, of thousands of jobs.

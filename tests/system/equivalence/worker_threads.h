@@ -16,7 +16,7 @@
 
 namespace penstock::testing {
 
-// Once, before there are tensors or threads.
+// Before there are tensors or threads; once more does nothing.
 void PrepareForWorkerThreads();
 
 // Runs the ranks 0 to `ranks` - 1 until all have ended, and returns how, by rank. `options` are those of
