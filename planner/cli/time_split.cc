@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/micro_batch_shares.h"
+#include "planner/core/contract/passes.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
 
@@ -181,18 +182,13 @@ class Splitter {
     return pass;
   }
 
-  static bool IsPass(v1::Op op) {
-    return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
-           op == v1::OP_BACKWARD_WEIGHT;
-  }
-
   absl::Status AddPass(const v1::Program& program, const v1::Instruction& instruction, uint32_t context,
                        TimeSplit* split) const {
     // The rest of a joint pass is waiting.
     auto duration = static_cast<double>(instruction.has_collective() ? instruction.own_duration_ns()
                                                                      : instruction.expected_duration_ns());
     if (instruction.op() == v1::OP_RECOMPUTE) (*split)[kRecompute] += duration;
-    if (!IsPass(instruction.op())) return absl::OkStatus();
+    if (!core::IsPass(instruction.op())) return absl::OkStatus();
     if (program.replica() >= micro_batches_.size() ||
         instruction.micro_batch() >= micro_batches_[program.replica()].size() ||
         context >= micro_batches_[program.replica()][instruction.micro_batch()].size() ||

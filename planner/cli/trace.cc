@@ -11,6 +11,7 @@
 #include "common/mesh/rank_places.h"
 #include "planner/cli/units.h"
 #include "planner/cli/whole_iteration.h"
+#include "planner/core/contract/passes.h"
 
 namespace penstock::cli {
 namespace {
@@ -148,11 +149,6 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Ins
   return arguments;
 }
 
-bool IsPass(const v1::Instruction& instruction) {
-  return instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD ||
-         instruction.op() == v1::OP_BACKWARD_INPUT || instruction.op() == v1::OP_BACKWARD_WEIGHT;
-}
-
 // By rank: by what the profile says that its stage group is slow (execution.md, section 7).
 std::vector<double> SlowFactors(const v1::Plan& plan, const v1::CostProfile& profile) {
   std::vector<double> factors(plan.programs_size(), 1);
@@ -265,7 +261,7 @@ void Trace::AddPlannedBeside(const v1::Plan& plan, int64_t origin_ns) {
 void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction, const RankLook& look,
                      const InstructionTime& time) {
   Json arguments = ArgumentsOf(plan, plan.programs(rank), instruction);
-  if (look.slow_factor > 1 && IsPass(instruction)) arguments["slow_factor"] = look.slow_factor;
+  if (look.slow_factor > 1 && core::IsPass(instruction.op())) arguments["slow_factor"] = look.slow_factor;
   events_.push_back(Dump({{"ph", "X"},
                           {"name", NameOf(plan.programs(rank), instruction)},
                           {"cat", CategoryOf(instruction)},

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "planner/core/contract/micro_batch_shares.h"
+#include "planner/core/contract/passes.h"
 #include "planner/core/model/share.h"
 #include "planner/core/program/program_set.h"
 
@@ -29,11 +30,6 @@ struct PassCost {
   int64_t acquired_bytes = 0;
   int64_t released_bytes = 0;
 };
-
-bool IsPass(v1::Op op) {
-  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
-         op == v1::OP_BACKWARD_WEIGHT;
-}
 
 StageRecompute RecomputeOf(const v1::MicroBatch& micro_batch, int stage) {
   const v1::StageRecompute& recompute = micro_batch.recompute(stage);

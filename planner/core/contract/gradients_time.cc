@@ -4,15 +4,11 @@
 #include <map>
 #include <vector>
 
+#include "planner/core/contract/passes.h"
 #include "planner/core/contract/plan_of_mesh.h"
 
 namespace penstock::core {
 namespace {
-
-bool IsPass(v1::Op op) {
-  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
-         op == v1::OP_BACKWARD_WEIGHT;
-}
 
 int64_t EndOf(const v1::Instruction& instruction) {
   return instruction.expected_start_ns() + instruction.expected_duration_ns();
