@@ -317,7 +317,7 @@ absl::StatusOr<int64_t> Planner::GlanceNs(const v1::Batch& proto, const RunTasks
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
   PENSTOCK_RETURN_IF_ERROR(CheckSamples(batch, stop));
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_), Caution::kLittle, stop);
-  const int64_t makespan = GlanceByPolicy(space, job_, batch.samples, run_tasks).makespan;
+  const int64_t makespan = GlanceByPolicy(space, WithForeseenSize(batch), batch.samples, run_tasks).makespan;
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   if (makespan < kInfeasibleNs) return makespan;
   return absl::ResourceExhaustedError("no plan that fits in memory is seen at once");
@@ -348,10 +348,11 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(Passes passes, const Batch& batch,
                                               StopToken stop) const {
   const bool forward_only = passes == Passes::kForwardAlone;
   const auto fit = forward_only ? PlanForward : PlanInMemory;
+  const Job job = WithForeseenSize(batch);
   v1::Plan plan;
   {
     // What it is made of is gone before it is hashed, which takes memory, too.
-    PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted, fit(costs_, job_, batch.samples, run_tasks, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted, fit(costs_, job, batch.samples, run_tasks, stop));
     Simulator simulator;
     PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs, stop));
     PENSTOCK_RETURN_IF_ERROR(CheckTime("batch.samples: the plan", simulator.makespan_ns()));
@@ -374,8 +375,20 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(Passes passes, const Batch& batch,
   return plan;
 }
 
+Job Planner::WithForeseenSize(const Batch& batch) const {
+  Job job = job_;
+  if (job.policy == Policy::kDynamic || batch.samples.empty()) return job;
+  const int64_t foreseen = ShapeOfSamples(batch).micro_batch_size;
+  job.least_micro_batch_size = std::max<int32_t>(1, static_cast<int32_t>(foreseen));
+  return job;
+}
+
 absl::StatusOr<PlanningShape> Planner::ShapeOf(const v1::Batch& proto) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
+  return ShapeOfSamples(batch);
+}
+
+PlanningShape Planner::ShapeOfSamples(const Batch& batch) const {
   PlanningShape shape;
   shape.samples = static_cast<int64_t>(batch.samples.size());
   shape.replicas = job_.topology.replicas();

@@ -113,6 +113,9 @@ class Planner {
   // Of one sample.
   absl::Status CheckSample(const ScheduleSpace& space, const Batch& batch, uint32_t sample) const;
   absl::Status CheckSamples(const Batch& batch, StopToken stop) const;
+  PlanningShape ShapeOfSamples(const Batch& batch) const;
+  // The job, which makes no smaller micro-batches than what ShapeOfSamples foresees.
+  Job WithForeseenSize(const Batch& batch) const;
   absl::StatusOr<v1::Plan> PlanPasses(Passes passes, const v1::Batch& batch, const RunTasks& run_tasks,
                                       StopToken stop) const;
   absl::StatusOr<v1::Plan> PlanSamples(Passes passes, const Batch& batch, const RunTasks& run_tasks,

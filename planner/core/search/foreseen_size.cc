@@ -22,10 +22,6 @@ constexpr int kMore = 6;
 constexpr int kBlock = 24;
 constexpr int kFewBlocks = 4;
 constexpr int kMoreBlocks = 12;
-// Of the least time that was foreseen: the policy may find any of these to be the best. More of them where
-// there are several replicas, the slowest of which is not the one that was foreseen.
-constexpr double kAsGoodOfOne = 1.001;
-constexpr double kAsGoodOfSeveral = 1.002;
 // Larger micro-batches are not looked at beyond it.
 constexpr double kHopelessSize = 1.5;
 constexpr int kLargest = 64;
@@ -48,12 +44,6 @@ int LongestOf(absl::Span<const SampleTokens> tokens) {
   return static_cast<int>(longest - tokens.begin());
 }
 
-// Of a replica: as long as is likely, and if those of its micro-batches that were not scheduled never wait.
-struct Foretold {
-  double time = kNever;
-  double least = kNever;
-};
-
 // Foretells how long one of several replicas takes that share a batch.
 class SizeForeseer {
  public:
@@ -67,21 +57,18 @@ class SizeForeseer {
         lengths_(lengths),
         longest_(LongestOf(tokens)) {}
 
-  Foretold TimeOf(WorkOfSize* work) {
+  double TimeOf(WorkOfSize* work) {
     Candidate few = Some(work->size(), /*more=*/false);
     Candidate more = Some(work->size(), /*more=*/true);
-    if (more.table.slots() == 0) return {work->LeastNs(replicas_), work->LeastNs(replicas_)};
+    if (more.table.slots() == 0) return work->LeastNs(replicas_);
     const std::vector<int32_t> most(more.table.levels(0).begin(), more.table.levels(0).end());
-    Foretold best;
+    double best = kNever;
     for (int quarters = 0; quarters <= kQuarters; ++quarters) {
       const std::vector<int32_t> levels = Recompute(most, quarters);
       const double busy = work->BusiestAt(levels) / replicas_;
       // No schedule is shorter.
-      if (busy < best.time) {
-        const Foretold beyond = Beyond(levels, work->micro_batches() / replicas_, &few, &more);
-        best.time = std::min(best.time, busy + beyond.time);
-        best.least = std::min(best.least, busy + beyond.least);
-      }
+      if (busy < best)
+        best = std::min(best, busy + Beyond(levels, work->micro_batches() / replicas_, &few, &more));
       if (levels == most) break;
     }
     return best;
@@ -122,13 +109,13 @@ class SizeForeseer {
 
   // What a replica of so many micro-batches takes beyond the work of its busiest rank: until its pipeline has
   // filled and drained, and for each micro-batch where its ranks wait for each other.
-  Foretold Beyond(const std::vector<int32_t>& levels, double micro_batches, Candidate* few, Candidate* more) {
+  double Beyond(const std::vector<int32_t>& levels, double micro_batches, Candidate* few, Candidate* more) {
     const double beyond_few = BeyondWork(levels, few);
     const double beyond_more = BeyondWork(levels, more);
     const int step = more->table.slots() - few->table.slots();
-    if (step <= 0 || beyond_more >= kNever || beyond_few >= kNever) return {beyond_more, beyond_more};
+    if (step <= 0 || beyond_more >= kNever || beyond_few >= kNever) return beyond_more;
     const double of_each = std::max(0.0, beyond_more - beyond_few) / step;
-    return {beyond_more + of_each * std::max(0.0, micro_batches - more->table.slots()), beyond_more};
+    return beyond_more + of_each * std::max(0.0, micro_batches - more->table.slots());
   }
 
   double BeyondWork(const std::vector<int32_t>& levels, Candidate* candidate) {
@@ -156,16 +143,16 @@ std::vector<int> SizesOf(const Job& job, int samples) {
   return sizes;
 }
 
-// A size, what no schedule of a replica is shorter than, and what one was foreseen to take.
-struct Tried {
+// A size, and what no schedule of a replica is shorter than.
+struct Size {
   WorkOfSize work;
   double bound;
-  Foretold foretold;
 };
 
-std::vector<Tried> WorthATry(const ScheduleSpace& space, const Job& job,
-                             absl::Span<const SampleTokens> tokens, Layout layout) {
-  std::vector<Tried> tried;
+// Those that may be the best, the least bound first.
+std::vector<Size> WorthATry(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                            Layout layout) {
+  std::vector<Size> sizes;
   double best = kNever;
   for (const int size : SizesOf(job, static_cast<int>(tokens.size()))) {
     if (size > kLargest) break;
@@ -173,9 +160,10 @@ std::vector<Tried> WorthATry(const ScheduleSpace& space, const Job& job,
     const double bound = work.LeastNs(job.topology.replicas());
     best = std::min(best, bound);
     if (best < kNever && bound > kHopelessSize * best) break;
-    tried.push_back({std::move(work), bound, {}});
+    sizes.push_back({std::move(work), bound});
   }
-  return tried;
+  std::ranges::stable_sort(sizes, {}, &Size::bound);
+  return sizes;
 }
 
 }  // namespace
@@ -187,24 +175,16 @@ int ForeseeSize(const ScheduleSpace& space, const Job& job, absl::Span<const Sam
   const ScheduleSpace space_of_one(space.costs(), of_one, space.available_bytes());
   const Layout layout = job.policy == Policy::kPadding ? Layout::kPadded : Layout::kPacked;
   SizeForeseer foreseer(space_of_one, job.topology.replicas(), layout, tokens, lengths);
-  std::vector<Tried> all = WorthATry(space_of_one, job, tokens, layout);
-  std::vector<Tried*> least_first;
-  for (Tried& tried : all) least_first.push_back(&tried);
-  std::stable_sort(least_first.begin(), least_first.end(),
-                   [](const Tried* a, const Tried* b) { return a->bound < b->bound; });
-  const double as_good = job.topology.replicas() > 1 ? kAsGoodOfSeveral : kAsGoodOfOne;
   double best = kNever;
-  for (Tried* const tried : least_first) {
-    if (tried->bound > as_good * best) break;
-    tried->foretold = foreseer.TimeOf(&tried->work);
-    best = std::min(best, tried->foretold.time);
+  int foreseen = 1;
+  for (Size& size : WorthATry(space_of_one, job, tokens, layout)) {
+    if (size.bound >= best) break;
+    const double time = foreseer.TimeOf(&size.work);
+    if (time >= best) continue;
+    best = time;
+    foreseen = size.work.size();
   }
-  if (best >= kNever) return 1;
-  int smallest = kLargest;
-  for (const Tried& tried : all) {
-    if (tried.foretold.least <= as_good * best) smallest = std::min(smallest, tried.work.size());
-  }
-  return smallest;
+  return foreseen;
 }
 
 }  // namespace penstock::core

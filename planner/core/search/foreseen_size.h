@@ -1,13 +1,13 @@
-// How large the micro-batches are that a policy will choose which tries sizes (policies.h), without planning
-// the batch: for what planning will take (core/footprint).
+// How large the micro-batches of a policy should be that tries sizes (policies.h), without planning the
+// batch: for what planning will take (core/footprint).
 //
 // All work of each size is known without a schedule (work_of_size.h), and nearly all of a replica's time is
 // the work of its busiest rank. What it takes beyond is scheduled, for a few micro-batches in two numbers:
 // what those between the two take more tells what all take more; after it has filled, a pipeline goes on at
 // an even pace. Sizes whose work alone takes longer than the best are not scheduled at all.
 //
-// The policy's choice is one of the sizes that come out close to the best; the smallest of them is told,
-// which takes the most memory.
+// Several sizes may be as good to within what that can tell. Planning makes none that is smaller than what
+// was foreseen, so that it takes no more memory; the iteration is some 0.1 % longer for it at most.
 #pragma once
 
 #include <cstdint>

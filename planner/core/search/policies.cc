@@ -86,10 +86,13 @@ Candidate BestCap(Search search, MakeGroups make_groups) {
   const double longest = *std::max_element(sizes.begin(), sizes.end());
   double sum = 0;
   for (const double size : sizes) sum += size;
+  const int least_samples = search.job().least_micro_batch_size;
+  const double least = least_samples > 1 ? least_samples * longest : 0;
   // First, so that it is the answer where others are no better.
-  double best_cap = longest;
-  int64_t best = attempt(longest);
+  double best_cap = std::max(longest, least);
+  int64_t best = attempt(best_cap);
   const auto improve = [&](double cap) {
+    if (cap < least) return;
     const int64_t makespan = attempt(std::floor(cap));
     if (makespan >= best) return;
     best = makespan;
@@ -122,12 +125,15 @@ RowLengths Scaled(RowLengths row, double source, double target) {
           static_cast<int32_t>(std::min(row.target * target, kLongest))};
 }
 
-// Makes micro-batches of more and more samples or rows, `make_groups(size)`; returns the best makespan.
+// Makes micro-batches of more and more of `count` samples or rows, `make_groups(size)`; returns the best
+// makespan.
 template <typename MakeGroups>
 int64_t BestSize(Search* search, int count, Layout layout, RowLengths row, MakeGroups make_groups) {
+  const int64_t least = int64_t{search->job().least_micro_batch_size} * count / search->samples();
   int64_t best = kInfeasibleNs;
   for (const int size : MicroBatchSizes(search->job(), count)) {
     if (search->stopped()) break;
+    if (size < least) continue;
     const int64_t makespan = search->Try(make_groups(size), layout, row);
     best = std::min(best, makespan);
     if (best < kInfeasibleNs && makespan > kHopeless * best) break;
@@ -206,8 +212,8 @@ Candidate PlanTokenBudget(const ScheduleSpace& space, const Job& job, absl::Span
 
 namespace {
 
-Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                         const RunTasks& run_tasks, ReplicaEvaluator* evaluator) {
+Candidate SearchOnce(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                     const RunTasks& run_tasks, ReplicaEvaluator* evaluator) {
   switch (job.policy) {
     case Policy::kPadding:
       return PlanPadding(space, job, tokens, evaluator);
@@ -221,6 +227,15 @@ Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<
       break;
   }
   return PlanDynamic(space, job, tokens, run_tasks);
+}
+
+Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                         const RunTasks& run_tasks, ReplicaEvaluator* evaluator) {
+  Candidate candidate = SearchOnce(space, job, tokens, run_tasks, evaluator);
+  if (candidate.makespan < kInfeasibleNs || job.least_micro_batch_size <= 1) return candidate;
+  Job of_any_size = job;
+  of_any_size.least_micro_batch_size = 1;
+  return SearchOnce(space, of_any_size, tokens, run_tasks, evaluator);
 }
 
 // What the search has found, with the best placement that is known for each micro-batch.

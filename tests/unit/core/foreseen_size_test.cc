@@ -1,11 +1,16 @@
-// Policies that try sizes make the micro-batches that were foreseen, which what planning takes follows from.
+// Policies that try sizes make no smaller micro-batches than were foreseen, which what planning takes follows
+// from.
 #include "planner/core/search/foreseen_size.h"
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"
+#include "planner/core/search/policies.h"
 #include "tests/bench/bench_job.h"
 
 namespace penstock::core {
@@ -47,8 +52,7 @@ TEST_P(ForeseenSizeTest, IsWhatThePolicyMakesOrLess) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   const int64_t foreseen = FootprintOf(*shape).micro_batches;
   EXPECT_GE(foreseen, MicroBatchesOf(*plan));
-  // Where lengths are uneven, what is nearly as good may be told.
-  EXPECT_LE(2 * foreseen, (GetParam().even ? 3 : 6) * MicroBatchesOf(*plan));
+  EXPECT_LE(2 * foreseen, 3 * MicroBatchesOf(*plan));
   if (GetParam().even) {
     EXPECT_LT(foreseen, 1200) << "more than one sample is better here";
   }
@@ -73,6 +77,51 @@ TEST(ForeseenSizeOfUnevenTest, TellsTwoSamplesFromOne) {
         << shape.samples << " samples";
   }
 }
+
+class LeastSizeTest : public testing::TestWithParam<v1::Policy> {
+ protected:
+  static constexpr int kLeast = 12;
+
+  LeastSizeTest() : planner_(*Planner::Create(BenchJob(/*stages=*/4, /*replicas=*/1, GetParam()))) {}
+
+  // The samples of each micro-batch of one replica whose ranks have `available_bytes`.
+  std::vector<size_t> SizesWith(int64_t available_bytes) const {
+    Job job = planner_->job();
+    job.least_micro_batch_size = kLeast;
+    const ScheduleSpace space(planner_->costs(), job, std::vector<int64_t>(4, available_bytes));
+    const std::vector<SampleTokens> tokens = BatchFromProto(BatchOf(/*even=*/true, 48), job)->samples;
+    const Candidate plan = PlanByPolicy(space, job, tokens, RunSerially);
+    EXPECT_LT(plan.makespan, kInfeasibleNs);
+    std::vector<size_t> sizes;
+    for (const CandidateReplica& replica : plan.replicas)
+      for (const int32_t slot : replica.slots) sizes.push_back(plan.table.samples(slot).size());
+    return sizes;
+  }
+
+  const std::unique_ptr<Planner> planner_;
+};
+
+TEST_P(LeastSizeTest, NoneIsSmallerWhereThoseFit) {
+  for (const size_t size : SizesWith(int64_t{1} << 50)) EXPECT_GE(size, kLeast);
+}
+
+TEST_P(LeastSizeTest, WhereTheyDoNotFitSmallerOnesAreMade) {
+  const Job& job = planner_->job();
+  const std::vector<SampleTokens> one = BatchFromProto(BatchOf(/*even=*/true, 1), job)->samples;
+  // Room for two samples, and not for as many as are asked for.
+  int64_t alone = 1 << 20;
+  const auto fits = [&](int64_t bytes) {
+    return ScheduleSpace(planner_->costs(), job, std::vector<int64_t>(4, bytes))
+        .FitsAlone(0, SumsOf({0}, one, Layout::kPacked));
+  };
+  while (!fits(alone)) alone += alone / 16;
+  for (const size_t size : SizesWith(2 * alone)) EXPECT_LT(size, kLeast);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, LeastSizeTest,
+                         testing::Values(v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
+                                         v1::POLICY_TOKEN_BUDGET),
+                         [](const auto& info) { return v1::Policy_Name(info.param); });
 
 TEST(ForeseenSizeGivenTest, ASizeThatTheJobGivesIsTaken) {
   v1::JobSpec job = BenchJob(4, 1, v1::POLICY_PADDING);
