@@ -5,7 +5,7 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planner->MakePlan(batch));
 //
 // Pure: the same job and batch give the same plan, bit for bit. Nothing blocks, and all that takes long can
-// be stopped (parallel/stop.h). A planner never changes, so any number of threads may use it.
+// be stopped and paused (parallel/stop.h). A planner never changes, so any number of threads may use it.
 #pragma once
 
 #include <cstdint>

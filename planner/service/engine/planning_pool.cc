@@ -14,6 +14,10 @@ namespace {
 constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
 // Turns that a task is passed over for want of memory before nothing else begins.
 constexpr int kMostWithoutRoom = 16;
+// A turn: what a task computes before others are asked for.
+constexpr absl::Duration kTurn = absl::Milliseconds(20);
+// Tasks that are paused at a time; each holds a thread. Beyond them tasks run to their end.
+constexpr size_t kMostPaused = 16;
 
 size_t IndexOf(PlanningClass kind) { return static_cast<size_t>(kind); }
 
@@ -50,12 +54,12 @@ void PlanningTicket::Stop(Cause cause) {
 PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes,
                            Computed computed)
     : capacity_(capacity),
-      threads_of_all_(static_cast<size_t>(threads)),
+      most_running_(static_cast<size_t>(threads)),
       shared_threads_(static_cast<size_t>(std::max(1, threads - 1))),
       clock_(clock),
       memory_bytes_(memory_bytes),
       computed_(std::move(computed)) {
-  for (int i = 0; i < threads + 1; ++i) threads_.emplace_back([this] { Work(); });
+  for (size_t i = 0; i < most_running_ + kMostPaused; ++i) threads_.emplace_back([this] { Work(); });
 }
 
 PlanningPool::~PlanningPool() { Shutdown(absl::ZeroDuration()); }
@@ -64,6 +68,19 @@ size_t PlanningPool::WaitingLocked() const {
   size_t waiting = 0;
   for (const Line& line : lines_) waiting += line.waiting;
   return waiting;
+}
+
+size_t PlanningPool::PausedLocked() const {
+  size_t paused = 0;
+  for (const Line& line : lines_) paused += line.paused;
+  return paused;
+}
+
+void PlanningPool::ForEachBegunLocked(absl::FunctionRef<void(const Begun&)> each) const {
+  for (const Begun& running : running_) each(running);
+  for (const Line& line : lines_)
+    for (const auto& [name, owner] : line.owners)
+      for (const Begun& paused : owner.paused) each(paused);
 }
 
 bool PlanningPool::TryReserve(PlanningClass kind, const std::string& owner, size_t count) {
@@ -89,7 +106,7 @@ void PlanningPool::ReleaseLocked(PlanningClass kind, const std::string& owner, s
   line.reserved -= count;
   const auto found = line.owners.find(owner);
   found->second.reserved -= count;
-  if (found->second.reserved == 0 && found->second.tasks.empty()) line.owners.erase(found);
+  if (found->second.is_gone()) line.owners.erase(found);
 }
 
 void PlanningPool::Release(PlanningClass kind, const std::string& owner, size_t count) {
@@ -106,9 +123,10 @@ PlanningTicketPtr PlanningPool::Run(PlanningWork work, Task task) {
     if (!stopped_) {
       Line& line = lines_[IndexOf(ticket->work().kind)];
       TurnQueue<Entry>& tasks = line.owners[owner].tasks;
-      if (tasks.empty()) line.owners[owner].turn = ++line.turns;
+      if (!line.owners[owner].waits()) line.owners[owner].turn = ++line.turns;
       tasks.Push(ticket->work().job, {.ticket = ticket, .task = std::move(task)});
       ++line.waiting;
+      GiveTurnsAnewLocked();
       changed_.SignalAll();
       return ticket;
     }
@@ -128,7 +146,7 @@ bool PlanningPool::RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) {
   if (!found.has_value()) return false;
   *entry = *std::move(found);
   --line.waiting;
-  if (tasks.empty() && owner->second.reserved == 0) line.owners.erase(owner);
+  if (owner->second.is_gone()) line.owners.erase(owner);
   return true;
 }
 
@@ -145,26 +163,32 @@ void PlanningPool::Cancel(const PlanningTicketPtr& ticket) {
 
 void PlanningPool::StopOverdue() {
   const absl::Time now = clock_->Now();
-  MutexLock lock(&mutex_);
-  for (const Running& running : running_) {
-    if (now - running.started >= running.ticket->work().limit) {
-      running.ticket->Stop(PlanningTicket::Cause::kLimit);
+  std::vector<std::pair<PlanningTicketPtr, absl::Duration>> computed;
+  {
+    MutexLock lock(&mutex_);
+    for (Begun& running : running_) {
+      if (now - running.started >= running.ticket->work().limit)
+        running.ticket->Stop(PlanningTicket::Cause::kLimit);
+      const absl::Duration so_far = ComputedBy(running);
+      computed.emplace_back(running.ticket, so_far - std::exchange(running.told, so_far));
     }
+    GiveTurnsAnewLocked();
+    changed_.SignalAll();
   }
-  // Who was ahead of others may be no more.
-  changed_.SignalAll();
+  if (computed_ == nullptr) return;
+  for (const auto& [ticket, time] : computed) computed_(ticket->work(), time);
 }
 
 bool PlanningPool::StopLargest() {
   MutexLock lock(&mutex_);
-  const Running* largest = nullptr;
-  for (const Running& running : running_) {
-    if (!running.ticket->status().ok()) return true;
-    if (largest == nullptr || running.ticket->work().bytes > largest->ticket->work().bytes)
-      largest = &running;
-  }
-  if (largest == nullptr) return false;
-  largest->ticket->Stop(PlanningTicket::Cause::kMemory);
+  PlanningTicket* largest = nullptr;
+  bool stopped = false;
+  ForEachBegunLocked([&](const Begun& task) {
+    stopped = stopped || !task.ticket->status().ok();
+    if (largest == nullptr || task.ticket->work().bytes > largest->work().bytes) largest = task.ticket.get();
+  });
+  if (stopped || largest == nullptr) return stopped;
+  largest->Stop(PlanningTicket::Cause::kMemory);
   return true;
 }
 
@@ -174,11 +198,11 @@ size_t PlanningPool::depth() const {
 }
 
 bool PlanningPool::HasThreadLocked(size_t kind) const {
+  if (running_.size() >= most_running_) return false;
   if (kind == IndexOf(PlanningClass::kJobBatch)) return true;
-  if (IsShortAloneLocked()) return false;
   size_t others = 0;
   size_t own = 0;
-  for (const Running& running : running_) {
+  for (const Begun& running : running_) {
     const size_t one = IndexOf(running.ticket->work().kind);
     if (one != IndexOf(PlanningClass::kJobBatch)) ++others;
     if (one == kind) ++own;
@@ -186,28 +210,53 @@ bool PlanningPool::HasThreadLocked(size_t kind) const {
   return others < shared_threads_ && own < std::max<size_t>(1, shared_threads_ - 1);
 }
 
-bool PlanningPool::HasMemoryLocked(size_t kind) const {
-  if (running_.empty()) return true;
+int64_t PlanningPool::FreeBytesLocked() const {
   int64_t free = memory_bytes_;
-  for (const Running& running : running_) free -= std::min(free, running.ticket->work().bytes);
-  const auto next = NextOwnerLocked(kind);
-  return next == lines_[kind].owners.end() || next->second.tasks.front().ticket->work().bytes <= free;
+  ForEachBegunLocked([&](const Begun& task) { free -= std::min(free, task.ticket->work().bytes); });
+  return free;
+}
+
+bool PlanningPool::HasRoomLocked(const Owner& owner) const {
+  if (!owner.paused.empty() || running_.size() + PausedLocked() == 0) return true;
+  return owner.tasks.front().ticket->work().bytes <= FreeBytesLocked();
+}
+
+bool PlanningPool::NextHasRoomLocked(size_t kind) const {
+  const Line& line = lines_[kind];
+  const auto next = line.shares.Next(line.owners.begin(), line.owners.end());
+  return next == line.owners.end() || HasRoomLocked(next->second);
+}
+
+std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwnerLocked(size_t kind) const {
+  const Line& line = lines_[kind];
+  const auto next = line.shares.Next(line.owners.begin(), line.owners.end());
+  if (next != line.owners.end() && HasRoomLocked(next->second) &&
+      (!next->second.paused.empty() || !GivesWayLocked(kind)))
+    return next;
+  // Who has begun may go on: that makes room.
+  return line.shares.Next(line.owners.begin(), line.owners.end(),
+                          [](const Owner& owner) { return !owner.paused.empty(); });
+}
+
+bool PlanningPool::GivesWayLocked(size_t kind) const {
+  for (size_t other = 0; other < kPlanningClasses; ++other) {
+    if (other != kind && lines_[other].waiting > 0 && lines_[other].without_room >= kMostWithoutRoom)
+      return true;
+  }
+  return false;
 }
 
 bool PlanningPool::MayRunLocked(size_t kind) const {
-  if (lines_[kind].waiting == 0 || !HasThreadLocked(kind) || !HasMemoryLocked(kind)) return false;
-  if (NextOwnerLocked(kind) == lines_[kind].owners.end()) return false;
-  for (size_t other = 0; other < kPlanningClasses; ++other) {
-    if (other != kind && lines_[other].waiting > 0 && lines_[other].without_room >= kMostWithoutRoom)
-      return false;
-  }
-  return true;
+  return lines_[kind].waits() && HasThreadLocked(kind) && NextOwnerLocked(kind) != lines_[kind].owners.end();
 }
 
 size_t PlanningPool::NextClassLocked() const {
   // Who has waited long enough goes first, the least urgent class before the others: its turn is the rarest.
   for (size_t kind = kPlanningClasses; kind-- > 0;) {
-    if (MayRunLocked(kind) && lines_[kind].passed_over >= kPatience[kind] && kPatience[kind] > 0) return kind;
+    const Line& line = lines_[kind];
+    if (kPatience[kind] > 0 && line.passed_over >= kPatience[kind] &&
+        line.others_computed >= kPatience[kind] * line.last_turn && MayRunLocked(kind))
+      return kind;
   }
   for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
     if (MayRunLocked(kind)) return kind;
@@ -215,56 +264,158 @@ size_t PlanningPool::NextClassLocked() const {
   return kPlanningClasses;
 }
 
-std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwnerLocked(size_t kind) const {
-  const Line& line = lines_[kind];
-  return line.shares.Next(line.owners.begin(), line.owners.end(), IsShortAloneLocked());
+void PlanningPool::CountTurnLocked(size_t kind) {
+  for (Line& line : lines_) line.passed_over = line.waits() ? line.passed_over + 1 : 0;
+  lines_[kind].passed_over = 0;
+  lines_[kind].others_computed = absl::ZeroDuration();
 }
 
-PlanningPool::Entry PlanningPool::TakeLocked(size_t kind, ThreadClock thread) {
+void PlanningPool::CountBeginningLocked(size_t kind) {
   for (size_t other = 0; other < kPlanningClasses; ++other) {
     Line& line = lines_[other];
-    line.passed_over = line.waiting > 0 ? line.passed_over + 1 : 0;
-    const bool no_room = line.waiting > 0 && HasThreadLocked(other) && !HasMemoryLocked(other);
+    const bool no_room = line.waiting > 0 && HasThreadLocked(other) && !NextHasRoomLocked(other);
     line.without_room = no_room ? line.without_room + 1 : 0;
   }
+  lines_[kind].without_room = 0;
+}
+
+std::optional<PlanningPool::Entry> PlanningPool::TakeLocked(size_t kind, ThreadClock thread) {
+  CountTurnLocked(kind);
   Line& line = lines_[kind];
-  line.passed_over = 0;
-  line.without_room = 0;
   const auto owner = line.owners.find(NextOwnerLocked(kind)->first);
-  const uint64_t number = line.shares.Begin(owner->first, line.owners.begin(), line.owners.end());
   owner->second.turn = ++line.turns;
-  Entry entry = owner->second.tasks.Pop();
-  --line.waiting;
-  running_.push_back({entry.ticket, number, clock_->Now(), thread, clock_->ComputedBy(thread)});
-  if (owner->second.tasks.empty() && owner->second.reserved == 0) line.owners.erase(owner);
+  std::optional<Entry> entry;
+  if (!owner->second.paused.empty()) {
+    line.shares.GoOn(line.owners.begin(), line.owners.end());
+    Begun& begun = running_.emplace_back(std::move(owner->second.paused.front()));
+    owner->second.paused.pop_front();
+    --line.paused;
+    begun.started += clock_->Now() - begun.paused;
+    begun.before_turn = clock_->ComputedBy(begun.thread);
+    begun.ticket->flag_.Resume();
+  } else {
+    CountBeginningLocked(kind);
+    const uint64_t number = line.shares.Begin(owner->first, line.owners.begin(), line.owners.end());
+    entry = owner->second.tasks.Pop();
+    --line.waiting;
+    const absl::Duration before = clock_->ComputedBy(thread);
+    running_.push_back({.ticket = entry->ticket,
+                        .number = number,
+                        .thread = thread,
+                        .before = before,
+                        .before_turn = before,
+                        .started = clock_->Now()});
+  }
+  if (owner->second.is_gone()) line.owners.erase(owner);
   return entry;
 }
 
+void PlanningPool::EndTurnLocked(const Begun& task) {
+  const size_t kind = IndexOf(task.ticket->work().kind);
+  lines_[kind].last_turn = clock_->ComputedBy(task.thread) - task.before_turn;
+  for (size_t other = 0; other < kPlanningClasses; ++other)
+    if (other != kind && lines_[other].waits()) lines_[other].others_computed += lines_[kind].last_turn;
+}
+
+bool PlanningPool::PauseLocked(size_t running) {
+  Begun task = std::move(running_[running]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(running));
+  const size_t kind = IndexOf(task.ticket->work().kind);
+  const std::string name = task.ticket->work().owner;
+  Line& line = lines_[kind];
+  EndTurnLocked(task);
+  task.paused = clock_->Now();
+  Owner& owner = line.owners[name];
+  const PlanningTicketPtr ticket = task.ticket;
+  owner.paused.push_back(std::move(task));
+  ++line.paused;
+  const size_t next = NextClassLocked();
+  const bool others = next != kPlanningClasses &&
+                      (next != kind || NextOwnerLocked(kind)->first != name || owner.paused.size() > 1);
+  if (others) {
+    ticket->flag_.Pause();
+    return true;
+  }
+  running_.insert(running_.begin() + static_cast<std::ptrdiff_t>(running), std::move(owner.paused.back()));
+  owner.paused.pop_back();
+  --line.paused;
+  running_[running].before_turn = clock_->ComputedBy(running_[running].thread);
+  if (owner.is_gone()) line.owners.erase(name);
+  return false;
+}
+
+void PlanningPool::GiveTurnsAnewLocked() {
+  CountComputedLocked();
+  // A thread is free for what is next.
+  if (NextClassLocked() != kPlanningClasses) return;
+  // What has begun leaves half of the memory to others, or runs to its end.
+  if (FreeBytesLocked() < memory_bytes_ / 2) return;
+  for (size_t i = 0; i < running_.size() && PausedLocked() < kMostPaused;) {
+    const bool is_over = clock_->ComputedBy(running_[i].thread) - running_[i].before_turn >= kTurn;
+    if (!is_over || !PauseLocked(i)) ++i;
+  }
+}
+
 void PlanningPool::CountComputedLocked() {
-  for (const Running& running : running_)
+  for (const Begun& running : running_)
     lines_[IndexOf(running.ticket->work().kind)].shares.SetComputed(running.number, ComputedBy(running));
 }
 
 bool PlanningPool::Next(ThreadClock thread, Entry* entry) {
   MutexLock lock(&mutex_);
-  CountComputedLocked();
-  size_t kind = NextClassLocked();
-  for (; kind == kPlanningClasses; kind = NextClassLocked()) {
-    if (stopped_ && WaitingLocked() == 0) return false;
-    changed_.Wait(&mutex_);
+  while (true) {
     CountComputedLocked();
+    const size_t kind = NextClassLocked();
+    if (kind != kPlanningClasses) {
+      std::optional<Entry> begun = TakeLocked(kind, thread);
+      if (!begun.has_value()) continue;
+      *entry = *std::move(begun);
+      return true;
+    }
+    if (stopped_ && WaitingLocked() + PausedLocked() == 0) return false;
+    changed_.Wait(&mutex_);
   }
-  *entry = TakeLocked(kind, thread);
-  return true;
+}
+
+PlanningPool::Begun PlanningPool::TakeEndedLocked(const PlanningTicket& ticket) {
+  const auto is_it = [&](const Begun& one) { return one.ticket.get() == &ticket; };
+  const auto running = std::find_if(running_.begin(), running_.end(), is_it);
+  Begun ended;
+  if (running != running_.end()) {
+    EndTurnLocked(*running);
+    ended = std::move(*running);
+    running_.erase(running);
+    return ended;
+  }
+  // It was paused and did not see it, or was stopped.
+  Line& line = lines_[IndexOf(ticket.work().kind)];
+  const auto owner = line.owners.find(ticket.work().owner);
+  const auto paused = std::find_if(owner->second.paused.begin(), owner->second.paused.end(), is_it);
+  ended = std::move(*paused);
+  owner->second.paused.erase(paused);
+  --line.paused;
+  if (owner->second.is_gone()) line.owners.erase(owner);
+  return ended;
 }
 
 void PlanningPool::End(const PlanningTicket& ticket, absl::Duration computed) {
   MutexLock lock(&mutex_);
-  const auto running = std::find_if(running_.begin(), running_.end(),
-                                    [&](const Running& one) { return one.ticket.get() == &ticket; });
-  lines_[IndexOf(ticket.work().kind)].shares.End(running->number, computed);
-  running_.erase(running);
+  const Begun ended = TakeEndedLocked(ticket);
+  lines_[IndexOf(ticket.work().kind)].shares.End(ended.number, computed);
   changed_.SignalAll();  // others may run now, and Shutdown waits for the last
+}
+
+absl::Duration PlanningPool::Untold(const PlanningTicket& ticket, absl::Duration computed) {
+  MutexLock lock(&mutex_);
+  absl::Duration told;
+  const auto take = [&](Begun& one) {
+    if (one.ticket.get() == &ticket) told = std::exchange(one.told, computed);
+  };
+  std::ranges::for_each(running_, take);
+  Line& line = lines_[IndexOf(ticket.work().kind)];
+  if (const auto owner = line.owners.find(ticket.work().owner); owner != line.owners.end())
+    std::ranges::for_each(owner->second.paused, take);
+  return computed - told;
 }
 
 // Calls and the journal go first: each of their answers waits for a few threads to wake up one after the
@@ -274,9 +425,12 @@ void PlanningPool::Work() {
   const ThreadClock thread = ClockOfThisThread();
   for (Entry entry; Next(thread, &entry); entry = Entry()) {
     const absl::Duration before = clock_->ComputedBy(thread);
-    entry.task(*entry.ticket);
+    {
+      const core::PausesHere pauses(&entry.ticket->flag_);
+      entry.task(*entry.ticket);
+    }
     const absl::Duration computed = clock_->ComputedBy(thread) - before;
-    if (computed_ != nullptr) computed_(entry.ticket->work(), computed);
+    if (computed_ != nullptr) computed_(entry.ticket->work(), Untold(*entry.ticket, computed));
     End(*entry.ticket, computed);
   }
 }
@@ -287,7 +441,7 @@ std::vector<PlanningPool::Entry> PlanningPool::TakeAllLocked() {
     for (auto& [name, owner] : line.owners) {
       while (!owner.tasks.empty()) entries.push_back(owner.tasks.Pop());
     }
-    std::erase_if(line.owners, [](const auto& owner) { return owner.second.reserved == 0; });
+    std::erase_if(line.owners, [](const auto& owner) { return owner.second.is_gone(); });
     line.waiting = 0;
   }
   return entries;
@@ -300,11 +454,12 @@ void PlanningPool::Shutdown(absl::Duration drain) {
     stopped_ = true;
     changed_.SignalAll();
     const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(drain);
-    while (WaitingLocked() + running_.size() > 0 && std::chrono::steady_clock::now() < deadline) {
+    while (WaitingLocked() + PausedLocked() + running_.size() > 0 &&
+           std::chrono::steady_clock::now() < deadline) {
       changed_.WaitWithTimeout(&mutex_, absl::FromChrono(deadline - std::chrono::steady_clock::now()));
     }
     waiting = TakeAllLocked();
-    for (const Running& running : running_) running.ticket->Stop(PlanningTicket::Cause::kShutdown);
+    ForEachBegunLocked([](const Begun& task) { task.ticket->Stop(PlanningTicket::Cause::kShutdown); });
     changed_.SignalAll();
   }
   for (const Entry& entry : waiting) {

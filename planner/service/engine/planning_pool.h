@@ -11,18 +11,20 @@
 //   });
 //
 // Whose turn it is: batches of live jobs before preparations of jobs before what-ifs. Nobody starves: a
-// preparation that has been passed over 3 times, or a what-if 7 times, is next. Within a class the owner is
-// next whose tasks have computed least (owner_shares.h): who plans little waits for little, however much
-// others plan, and who always has something waiting gets as much time as others that have. The jobs of one
-// owner take turns, and the tasks of one job run in the order in which they came. One thread, where there are
-// several, is for batches of live jobs alone, so that these never wait for all of a longer task; of the
-// others, where there are several, preparations leave one to what-ifs and these one to preparations. When all
-// are busy, one more thread plans for owners whose batches have been short so far and who have had no more
-// than others: they never wait for a long one. Places are shared too: one owner takes three quarters of them
-// at most, what-ifs together take half.
+// preparation that has been passed over 3 times, or a what-if 7 times, is next, once the others have computed
+// so many times what it did in its last turn. Within a class the owner is next whose tasks have computed
+// least (owner_shares.h): who plans little waits for little, however much others plan, and who always has
+// something waiting gets as much time as others that have. The jobs of one owner take turns, and the tasks of
+// one job begin in the order in which they came. Of several threads one is for batches of live jobs alone; of
+// the others, where there are several, preparations leave one to what-ifs and these one to preparations.
+// Places are shared too: one owner takes three quarters of them at most, what-ifs together take half.
+//
+// A turn is 20 ms of computing, so that nobody waits for all of a long task of others: where it is another's
+// turn, the task is paused (core/parallel/stop.h) and goes on when it is its owner's again.
 //
 // Memory is shared as well: a task says what it will take, and begins when there is room for it beside those
-// that run; alone it may begin in any case. Nothing passes one that has waited for room for 16 turns.
+// that have begun; alone it may begin in any case. Nothing begins before one that has waited for room while
+// 16 others began. Tasks are paused as long as half of the memory is left.
 #pragma once
 
 #include <algorithm>
@@ -30,14 +32,17 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/sync/sync.h"
@@ -107,9 +112,9 @@ class PlanningPool {
   using Task = std::function<void(const PlanningTicket&)>;
 
   // `threads` >= 1. `capacity`: tasks that wait or are reserved; running ones do not count. `clock` measures
-  // limits and what tasks compute, and must outlive the pool. `memory_bytes`: of all tasks that run.
-  // `computed`: told of each task that ran, by its thread and before another begins in its place; what it
-  // computed, without the time for which it held its thread while others had the core.
+  // limits and what tasks compute, and must outlive the pool. `memory_bytes`: of all tasks that have begun.
+  // `computed`: told what tasks compute, when StopOverdue is called and, before another begins in its place,
+  // when one ends; without the time for which it held its thread while others had the core.
   using Computed = std::function<void(const PlanningWork&, absl::Duration)>;
   PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes = INT64_MAX,
                Computed computed = nullptr);
@@ -128,7 +133,8 @@ class PlanningPool {
   // Stops a task: one that waits is taken out of the queue and called at once, on this thread; one that
   // computes ends as soon as it sees its token. Nothing for one that has ended.
   void Cancel(const PlanningTicketPtr& ticket);
-  // Stops tasks that have computed up to their limit; to be called every 100 ms or so.
+  // Stops tasks that have held their thread up to their limit, and has tasks take turns; to be called every
+  // 100 ms or so.
   void StopOverdue();
 
   // The process has no memory left: of the tasks that compute, stops the one that said that it takes most.
@@ -150,11 +156,31 @@ class PlanningPool {
     PlanningTicketPtr ticket;
     Task task;
   };
+  // One that has begun and not ended.
+  struct Begun {
+    PlanningTicketPtr ticket;
+    // OwnerShares' of its class.
+    uint64_t number = 0;
+    ThreadClock thread = {};
+    // What its thread had computed before it, and before its turn.
+    absl::Duration before = {};
+    absl::Duration before_turn = {};
+    // What `computed` was told of it.
+    absl::Duration told = {};
+    // Without its pauses.
+    absl::Time started = {};
+    absl::Time paused = {};
+  };
   struct Owner {
     TurnQueue<Entry> tasks;
+    // The one that was paused first goes on first, before any other begins.
+    std::deque<Begun> paused;
     size_t reserved = 0;
     // When it came, or last had its turn, among the owners of its class.
     uint64_t turn = 0;
+
+    bool waits() const { return !tasks.empty() || !paused.empty(); }
+    bool is_gone() const { return !waits() && reserved == 0; }
   };
   // The tasks of a class that wait.
   struct Line {
@@ -164,19 +190,16 @@ class PlanningPool {
     OwnerShares shares;
     size_t reserved = 0;
     size_t waiting = 0;
-    // Turns that others had since this class had its last one, while it waited.
+    size_t paused = 0;
+    // Turns that others had since this class had its last one, while it waited; what they computed in them,
+    // and what it did in its last one.
     int passed_over = 0;
-    // The same, while a thread was free for it and no memory.
+    absl::Duration others_computed;
+    absl::Duration last_turn;
+    // Tasks of others that began while a thread was free for its next one and no memory.
     int without_room = 0;
-  };
-  struct Running {
-    PlanningTicketPtr ticket;
-    // OwnerShares' of its class.
-    uint64_t number = 0;
-    absl::Time started;
-    ThreadClock thread = {};
-    // What its thread had computed before it.
-    absl::Duration before;
+
+    bool waits() const { return waiting + paused > 0; }
   };
 
   void Work();
@@ -186,32 +209,48 @@ class PlanningPool {
   size_t NextClassLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRunLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasThreadLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the next task of the class has room beside those that run.
-  bool HasMemoryLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // All threads are busy but the one for short batches.
-  bool IsShortAloneLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return running_.size() >= threads_of_all_;
-  }
-  // The owner whose turn it is; the end where none may run now.
+  // Of the memory, beside what has begun.
+  int64_t FreeBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the owner's next task has begun, or has room beside those that have.
+  bool HasRoomLocked(const Owner& owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same of the owner of the class whose turn it is.
+  bool NextHasRoomLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Something of another class has waited for room for so long that nothing of this one may begin.
+  bool GivesWayLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The owner whose next task is next; the end where none may go on or begin now.
   std::map<std::string, Owner>::const_iterator NextOwnerLocked(size_t kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Entry TakeLocked(size_t kind, ThreadClock thread) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the class its turn: a task that was paused goes on, or one for `thread` begins.
+  std::optional<Entry> TakeLocked(size_t kind, ThreadClock thread) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountTurnLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountBeginningLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndTurnLocked(const Begun& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Pauses those of the tasks that run whose turn is over, where others are next.
+  void GiveTurnsAnewLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether another is next when this one, of `running_`, waits; then it does.
+  bool PauseLocked(size_t running) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Runs or is paused; it is taken out.
+  Begun TakeEndedLocked(const PlanningTicket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(const PlanningTicket& ticket, absl::Duration computed);
-  absl::Duration ComputedBy(const Running& running) const {
-    return clock_->ComputedBy(running.thread) - running.before;
-  }
+  absl::Duration ComputedBy(const Begun& task) const { return clock_->ComputedBy(task.thread) - task.before; }
+  // What `computed` was not told of a task.
+  absl::Duration Untold(const PlanningTicket& ticket, absl::Duration computed);
   // Before each decision: owners' totals grow while their tasks compute.
   void CountComputedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a task out of its line; false when it does not wait.
   bool RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Entry> TakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t WaitingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t PausedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls `each` with every task that has begun.
+  void ForEachBegunLocked(absl::FunctionRef<void(const Begun&)> each) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t capacity_;
-  // All but the one for short batches.
-  const size_t threads_of_all_;
+  // That compute at a time. There are more, which hold tasks that are paused.
+  const size_t most_running_;
   // Threads that may be busy with what is not of a live job.
   const size_t shared_threads_;
   const SteadyClock* const clock_;
@@ -221,7 +260,7 @@ class PlanningPool {
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::array<Line, kPlanningClasses> lines_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Running> running_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Begun> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

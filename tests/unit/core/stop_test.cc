@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "planner/core/planner.h"
@@ -28,6 +30,35 @@ TEST(StopTest, AFlagThatIsSetStaysSet) {
   flag.Set();
   EXPECT_TRUE(StopToken(&flag).stopped());
   EXPECT_EQ(StopToken(&flag).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(StopTest, DuringAPauseTheThreadWaitsWhereItAsks) {
+  StopFlag flag;
+  flag.Pause();
+  std::atomic<bool> asked = false;
+  std::thread computing([&] {
+    const PausesHere pauses(&flag);
+    EXPECT_FALSE(StopToken(&flag).stopped());
+    asked = true;
+  });
+  // Nobody who helps waits.
+  EXPECT_FALSE(StopToken(&flag).stopped());
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  EXPECT_FALSE(asked);
+  flag.Resume();
+  computing.join();
+  EXPECT_TRUE(asked);
+}
+
+TEST(StopTest, AStopEndsAPause) {
+  StopFlag flag;
+  flag.Pause();
+  std::thread computing([&] {
+    const PausesHere pauses(&flag);
+    EXPECT_TRUE(StopToken(&flag).stopped());
+  });
+  flag.Set();
+  computing.join();
 }
 
 TEST(StopTest, APlanThatIsStoppedAnywhereIsCancelled) {

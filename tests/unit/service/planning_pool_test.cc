@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "planner/service/engine/fake_clock.h"
 #include "tests/unit/service/event.h"
 #include "tests/unit/service/requests.h"
@@ -135,29 +138,194 @@ TEST_F(PlanningPoolTest, WhatATaskComputesCountsAndNotHowLongItHoldsItsThread) {
   EXPECT_EQ(computed["computes"], absl::Seconds(6));
 }
 
-TEST_F(PlanningPoolTest, AnOwnerOfShortBatchesWaitsForNoLongOne) {
-  PlanningPool pool(1, 20, &clock_);
-  const auto compute = [&](const std::string& owner, absl::Duration takes, Event* ended) {
-    Run(pool, {.owner = owner}, [this, takes, ended](const PlanningTicket&) {
-      clock_.Advance(takes);
-      ended->Notify();
-    });
-    ASSERT_TRUE(ended->Await());
-  };
-  Event ended;
-  compute("short", absl::Milliseconds(3), &ended);
-  compute("long", absl::Seconds(3), &ended);
-  while (pool.depth() > 0) std::this_thread::yield();
-  Hold(pool);
-  std::atomic<bool> other = false;
-  for (const char* owner : {"long", "new"}) {
-    Run(pool, {.owner = owner}, [&](const PlanningTicket&) { other = true; });
+// A task that computes a millisecond after the other until it is told to end, or stopped.
+class LongTask {
+ public:
+  explicit LongTask(FakeClock* clock) : clock_(clock) {}
+
+  PlanningPool::Task AsTask() {
+    return [this](const PlanningTicket& ticket) {
+      while (!ticket.stop().stopped() && !end_) {
+        clock_->Advance(absl::Milliseconds(1));
+        ++steps_;
+      }
+      told_ = ticket.Explain(ticket.stop().status());
+      has_ended_ = true;
+      ended_.Notify();
+    };
   }
-  compute("short", absl::Milliseconds(3), &ended);
-  EXPECT_FALSE(other) << "the only thread for all is busy";
+
+  int64_t steps() const { return steps_; }
+  void AwaitSteps(int64_t more) const {
+    for (const int64_t before = steps_; steps_ < before + more;) std::this_thread::yield();
+  }
+  void End() { end_ = true; }
+  bool ended() const { return has_ended_; }
+  absl::Status AwaitEnd() {
+    EXPECT_TRUE(ended_.Await());
+    return told_;
+  }
+
+ private:
+  FakeClock* const clock_;
+  std::atomic<int64_t> steps_ = 0;
+  std::atomic<bool> end_ = false;
+  std::atomic<bool> has_ended_ = false;
+  absl::Status told_;
+  Event ended_;
+};
+
+TEST_F(PlanningPoolTest, ALongTaskWaitsWhileItIsAnOthersTurnAndGoesOn) {
+  PlanningPool pool(1, 20, &clock_);
+  LongTask task(&clock_);
+  Run(pool, {.owner = "long"}, task.AsTask());
+  task.AwaitSteps(100);
+  Hold(pool);
+  // It may be in the middle of a step.
+  const int64_t before = task.steps();
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  EXPECT_LE(task.steps(), before + 1);
   go_on_.Notify();
+  task.AwaitSteps(100);
+  task.End();
+  EXPECT_TRUE(task.AwaitEnd().ok());
+}
+
+TEST_F(PlanningPoolTest, ATaskIsNotPausedWhileNobodyElseWaits) {
+  PlanningPool pool(1, 20, &clock_);
+  LongTask task(&clock_);
+  Run(pool, {.owner = "long"}, task.AsTask());
+  for (int i = 0; i < 10; ++i) {
+    task.AwaitSteps(100);
+    pool.StopOverdue();
+  }
+  task.End();
+  EXPECT_TRUE(task.AwaitEnd().ok());
+}
+
+TEST_F(PlanningPoolTest, ATaskIsPausedAsLongAsHalfOfTheMemoryIsLeft) {
+  for (const int64_t bytes : {50, 51}) {
+    PlanningPool pool(1, 20, &clock_, /*memory_bytes=*/100);
+    LongTask task(&clock_);
+    Run(pool, {.owner = "long", .bytes = bytes}, task.AsTask());
+    task.AwaitSteps(100);
+    std::atomic<bool> other = false;
+    Run(pool, {.owner = "other", .bytes = 1}, [&](const PlanningTicket&) { other = true; });
+    if (bytes == 50) {
+      while (!other) std::this_thread::yield();
+    } else {
+      task.AwaitSteps(100);
+      EXPECT_FALSE(other);
+    }
+    task.End();
+    EXPECT_TRUE(task.AwaitEnd().ok());
+    pool.Shutdown(absl::Seconds(20));
+    EXPECT_TRUE(other);
+  }
+}
+
+TEST_F(PlanningPoolTest, ABatchGoesBeforeAWhatIfThatRuns) {
+  PlanningPool pool(1, 20, &clock_);
+  LongTask what_if(&clock_);
+  Run(pool, {.kind = kWhatIf, .owner = "host"}, what_if.AsTask());
+  what_if.AwaitSteps(100);
+  Hold(pool);
+  go_on_.Notify();
+  what_if.AwaitSteps(100);
+  what_if.End();
+  EXPECT_TRUE(what_if.AwaitEnd().ok());
+}
+
+TEST_F(PlanningPoolTest, ATaskThatIsPausedIsStoppedAsOneThatRuns) {
+  PlanningPool pool(1, 20, &clock_);
+  LongTask cancelled(&clock_), stopped(&clock_);
+  const PlanningTicketPtr ticket =
+      Run(pool, {.owner = "a", .limit = absl::InfiniteDuration(), .bytes = 10}, cancelled.AsTask());
+  cancelled.AwaitSteps(100);
+  Hold(pool);
+  pool.Cancel(ticket);
+  EXPECT_THAT(cancelled.AwaitEnd(), Fails(absl::StatusCode::kCancelled, "client"));
+  go_on_.Notify();
+  Run(pool, {.owner = "b", .limit = absl::InfiniteDuration(), .bytes = 10}, stopped.AsTask());
+  stopped.AwaitSteps(100);
+  Event held, go_on;
+  Run(pool, {.owner = "c"}, [&](const PlanningTicket&) {
+    held.Notify();
+    go_on.Await();
+  });
+  ASSERT_TRUE(held.Await());
+  EXPECT_TRUE(pool.StopLargest());
+  EXPECT_THAT(stopped.AwaitEnd(), Fails(absl::StatusCode::kResourceExhausted, "--memory"));
+  go_on.Notify();
+}
+
+TEST_F(PlanningPoolTest, ShutdownStopsWhatIsPaused) {
+  PlanningPool pool(1, 20, &clock_);
+  LongTask first(&clock_), second(&clock_);
+  Run(pool, {.owner = "a"}, first.AsTask());
+  first.AwaitSteps(100);
+  Run(pool, {.owner = "b"}, second.AsTask());
+  second.AwaitSteps(100);
+  pool.Shutdown(absl::ZeroDuration());
+  EXPECT_TRUE(absl::IsUnavailable(first.AwaitEnd()));
+  EXPECT_TRUE(absl::IsUnavailable(second.AwaitEnd()));
+}
+
+TEST_F(PlanningPoolTest, WhileATaskIsPausedItsLimitIsNotUsedUp) {
+  PlanningPool pool(1, 20, &clock_);
+  LongTask task(&clock_);
+  Run(pool, {.owner = "a", .limit = absl::Seconds(10)}, task.AsTask());
+  task.AwaitSteps(100);
+  Hold(pool);
+  clock_.Advance(absl::Seconds(100));
+  pool.StopOverdue();
+  go_on_.Notify();
+  task.AwaitSteps(100);
+  pool.StopOverdue();
+  EXPECT_FALSE(task.ended());
+  clock_.Advance(absl::Seconds(10));
+  while (!task.ended()) pool.StopOverdue();
+  EXPECT_THAT(task.AwaitEnd(), Fails(absl::StatusCode::kDeadlineExceeded, "--planning-limit-seconds"));
+}
+
+// By the clocks of their threads.
+TEST_F(PlanningPoolTest, LongTasksOfSeveralOwnersComputeInTurns) {
+  const MachineClock clock;
+  PlanningPool pool(1, 20, &clock);
+  std::atomic<bool> end = false;
+  std::array<std::atomic<int64_t>, 3> steps = {};
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Run(pool, {.owner = absl::StrCat("owner ", i)}, [&end, &own = steps[i]](const PlanningTicket& ticket) {
+      while (!ticket.stop().stopped() && !end) ++own;
+    });
+  }
+  const auto all_go_on = [&] {
+    return std::ranges::all_of(steps, [](const std::atomic<int64_t>& own) { return own > 1000; });
+  };
+  while (!all_go_on()) pool.StopOverdue();
+  end = true;
   pool.Shutdown(absl::Seconds(20));
-  EXPECT_TRUE(other);
+}
+
+TEST_F(PlanningPoolTest, WhatIfsHaveAnEighthOfTheTimeWhileBatchesWait) {
+  PlanningPool pool(1, 100, &clock_);
+  Hold(pool);
+  const auto add = [&](PlanningClass kind, const std::string& name, absl::Duration takes) {
+    Run(pool, {.kind = kind, .owner = name}, [this, name, takes](const PlanningTicket&) {
+      clock_.Advance(takes);
+      MutexLock lock(&mutex_);
+      order_.push_back(name);
+    });
+  };
+  for (int i = 0; i < 40; ++i) add(kJobBatch, "batch", absl::Seconds(1));
+  for (int i = 0; i < 3; ++i) add(kWhatIf, "what-if", absl::Seconds(3));
+  std::vector<size_t> what_ifs;
+  const std::vector<std::string> order = Order(pool);
+  for (size_t i = 0; i < order.size(); ++i)
+    if (order[i] == "what-if") what_ifs.push_back(i);
+  // How long it takes is known from the first one on.
+  ASSERT_EQ(what_ifs.size(), 3);
+  EXPECT_GE(what_ifs[1] - what_ifs[0], 21);
 }
 
 TEST_F(PlanningPoolTest, WhoComesAnewIsNextAndHasNothingSaved) {
