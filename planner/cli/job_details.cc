@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/mesh/rank_places.h"
+#include "planner/cli/dropped_rows.h"
 #include "planner/cli/strategy_list.h"
 
 namespace penstock::cli {
@@ -27,6 +28,10 @@ std::vector<std::pair<std::string, double>> TaskLossesOf(const v1::IterationSumm
 std::optional<RouterLosses> RouterLossesOf(const v1::IterationSummary& iteration) {
   const RouterLosses losses = {.balance = iteration.router_balance_loss(), .z = iteration.router_z_loss()};
   return losses.balance > 0 || losses.z > 0 ? std::optional(losses) : std::nullopt;
+}
+
+std::optional<double> DroppedExpertRowsOf(const v1::IterationSummary& iteration) {
+  return iteration.routed_expert_rows() > 0 ? std::optional(DroppedShare(iteration)) : std::nullopt;
 }
 
 std::optional<std::pair<uint64_t, double>> LastValidationOf(const v1::GetJobResponse& response) {
@@ -74,6 +79,7 @@ JobDetails DetailsOf(const v1::GetJobResponse& response) {
     const v1::IterationSummary& last = *response.iterations().rbegin();
     details.task_losses = TaskLossesOf(last, response.job());
     details.router_losses = RouterLossesOf(last);
+    details.dropped_expert_rows = DroppedExpertRowsOf(last);
   }
   details.validation = LastValidationOf(response);
   return details;
@@ -102,6 +108,11 @@ std::string LossesText(const std::string& job, const JobDetails& details) {
                           "\nrouters of job %s in its last iteration: balance loss %.4g, z loss %.4g\n", job,
                           details.router_losses->balance, details.router_losses->z);
   }
+  if (details.dropped_expert_rows.has_value()) {
+    absl::StrAppendFormat(&text,
+                          "\nexperts of job %s had no room for %.2f %% of the rows in its last iteration\n",
+                          job, 100 * *details.dropped_expert_rows);
+  }
   if (details.validation.has_value()) {
     absl::StrAppendFormat(&text, "\nvalidation of job %s: loss %.4f after iteration %d\n", job,
                           details.validation->second, details.validation->first);
@@ -111,16 +122,15 @@ std::string LossesText(const std::string& job, const JobDetails& details) {
 
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details) {
   if (!details.has_value()) {
-    return {{"mesh", nullptr},
-            {"strategies", nullptr},
-            {"task_losses", nullptr},
-            {"router_losses", nullptr},
-            {"validation", nullptr}};
+    return {{"mesh", nullptr},          {"strategies", nullptr},          {"task_losses", nullptr},
+            {"router_losses", nullptr}, {"dropped_expert_rows", nullptr}, {"validation", nullptr}};
   }
   return {{"mesh", MeshJson(details->mesh)},
           {"strategies", StrategiesJson(details->strategies)},
           {"task_losses", TaskLossesJson(*details)},
           {"router_losses", RouterLossesJson(*details)},
+          {"dropped_expert_rows",
+           details->dropped_expert_rows.has_value() ? OrderedJson(*details->dropped_expert_rows) : nullptr},
           {"validation", ValidationJson(*details)}};
 }
 

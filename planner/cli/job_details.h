@@ -26,6 +26,8 @@ struct JobDetails {
   std::vector<std::pair<std::string, double>> task_losses = {};
   // Of the last iteration, where routers have some.
   std::optional<RouterLosses> router_losses = {};
+  // Of the last iteration, where experts have a capacity: the share of rows that were dropped.
+  std::optional<double> dropped_expert_rows = {};
   // The last iteration that was validated on the ranks, and the loss; nothing: none was.
   std::optional<std::pair<uint64_t, double>> validation = {};
 };
@@ -40,7 +42,7 @@ uint64_t RankCount(const JobDetails& details);
 // line; empty where there is nothing to say.
 std::string LossesText(const std::string& job, const JobDetails& details);
 
-// {mesh, strategies, task_losses, router_losses, validation}; all null without details.
+// {mesh, strategies, task_losses, router_losses, dropped_expert_rows, validation}; all null without details.
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details);
 
 }  // namespace penstock::cli

@@ -85,6 +85,8 @@ struct IterationReport {
   double router_balance_loss = 0;
   double router_z_loss = 0;
   std::vector<uint64_t> expert_rows = {};
+  uint64_t routed_expert_rows = 0;
+  uint64_t dropped_expert_rows = 0;
   double gradient_norm = 0;
   std::vector<MeasuredPart> parts = {};
   double learning_rate = 0;

@@ -275,8 +275,13 @@ void MoveToDevice(at::Device device, AttentionShape& shape) {
     }
   }
   if (shape.routed.has_value()) {
-    tensors.push_back(&shape.routed->sample_of_token);
-    tensors.push_back(&shape.routed->tokens);
+    RoutedSamples& routed = *shape.routed;
+    for (at::Tensor* tensor : {&routed.sample_of_token, &routed.tokens, &routed.capacities})
+      tensors.push_back(tensor);
+    if (routed.all.has_value()) {
+      tensors.push_back(&routed.all->sample_of_token);
+      tensors.push_back(&routed.all->places);
+    }
   }
   for (at::Tensor* tensor : tensors) {
     if (tensor->defined()) *tensor = Unstaged(*tensor, device);

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "worker/model/key_exchange.h"
-#include "worker/model/router_losses.h"
+#include "worker/model/routed_samples.h"
 #include "worker/program/group_place.h"
 #include "worker/program/program.h"
 

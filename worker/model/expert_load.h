@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace penstock::worker {
@@ -15,6 +16,10 @@ struct ExpertLoads {
   // Where ranks divide experts, of each layer that has some, from the lowest up: the rows that came to this
   // rank's. Else none.
   std::vector<uint64_t> rows = {};
+  // Where experts take so many rows of a sample at most: those that tokens of this rank asked for, and those
+  // of them that were not taken. Of passes that ran again to recompute, again.
+  uint64_t routed = 0;
+  uint64_t dropped = 0;
 };
 
 // Of one layer, on one rank. Not thread-safe.
@@ -28,6 +33,11 @@ class ExpertLoad {
     even_ += even;
   }
 
+  void AddRouted(int64_t routed, int64_t dropped) {
+    routed_ += static_cast<uint64_t>(routed);
+    dropped_ += static_cast<uint64_t>(dropped);
+  }
+
   // Adds what came since the last call. `divided`: ranks divide the experts.
   void TakeTo(ExpertLoads& loads, bool divided) {
     const double most =
@@ -35,6 +45,8 @@ class ExpertLoad {
     if (even_ > 0) loads.fullest = std::max(loads.fullest, most / even_);
     if (divided)
       loads.rows.push_back(static_cast<uint64_t>(std::accumulate(rows_.begin(), rows_.end(), int64_t{0})));
+    loads.routed += std::exchange(routed_, 0);
+    loads.dropped += std::exchange(dropped_, 0);
     rows_.clear();
     even_ = 0;
   }
@@ -42,6 +54,8 @@ class ExpertLoad {
  private:
   std::vector<int64_t> rows_;
   double even_ = 0;
+  uint64_t routed_ = 0;
+  uint64_t dropped_ = 0;
 };
 
 }  // namespace penstock::worker

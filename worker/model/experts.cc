@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <numeric>
 #include <utility>
 
+#include "worker/model/expert_capacity.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
@@ -21,13 +23,19 @@ Routing Route(const ExpertsPart& part, const at::Tensor& tokens, const TokenRows
   routing.probabilities = scores.softmax(-1, AccumulationType(scores.scalar_type()));
   routing.chosen = std::get<1>(routing.probabilities.topk(part.per_token, -1));
   routing.losses = RememberRouterLosses(part.losses, rows, scores, routing.chosen);
-  const at::Tensor experts = routing.chosen.reshape({-1});
+  at::Tensor experts = routing.chosen.reshape({-1});
+  const at::Tensor taken = TakenRows(rows, routing.chosen, part.count);
+  // The others go behind all experts.
+  if (taken.defined()) experts = experts.masked_fill(taken.reshape({-1}).logical_not(), part.count);
   routing.order = experts.argsort(/*stable=*/true, /*dim=*/0);
-  routing.exchange = MeetExperts(group, experts.bincount({}, part.count));
+  routing.exchange = MeetExperts(group, experts.bincount({}, part.count + 1).narrow(0, 0, part.count));
+  const std::vector<int64_t>& sent = routing.exchange.sent;
+  routing.order = routing.order.narrow(0, 0, std::accumulate(sent.begin(), sent.end(), int64_t{0}));
   if (part.load != nullptr) {
     const auto ranks = static_cast<double>(group.place().experts);
     part.load->Add(routing.exchange.counts,
                    static_cast<double>(experts.size(0)) * ranks / static_cast<double>(part.count));
+    if (taken.defined()) part.load->AddRouted(experts.size(0), experts.size(0) - routing.order.size(0));
   }
   return routing;
 }
@@ -80,12 +88,19 @@ void AddProducts(const ExpertsPart& part, const Routing& routing, const LinearPa
   });
 }
 
+// [rows, width] to [tokens * per_token, width]: row by row as tokens chose, with 0 for those that were not
+// taken.
+at::Tensor AsChosen(const Routing& routing, const at::Tensor& rows) {
+  const int64_t chosen = routing.chosen.numel();
+  if (rows.size(0) < chosen)
+    return at::zeros({chosen, rows.size(1)}, rows.options()).index_copy_(0, routing.order, rows);
+  return rows.index_select(0, routing.order.argsort(/*stable=*/true, /*dim=*/0));
+}
+
 // [rows, width] to [tokens, width]: the sum of a token's rows, each times its weight where there are any.
 at::Tensor SumOfRows(const ExpertsPart& part, const Routing& routing, const at::Tensor& rows,
                      const at::Tensor& weights) {
-  const int64_t tokens = routing.chosen.size(0);
-  const at::Tensor place = routing.order.argsort(/*stable=*/true, /*dim=*/0);
-  at::Tensor ordered = rows.index_select(0, place).view({tokens, part.per_token, rows.size(1)});
+  at::Tensor ordered = AsChosen(routing, rows).view({-1, part.per_token, rows.size(1)});
   if (weights.defined()) ordered.mul_(weights.to(rows.scalar_type()).unsqueeze(-1));
   return ordered.sum(1);
 }
@@ -212,7 +227,8 @@ void ExpertsBackward::Compute() {
 at::Tensor ExpertsBackward::Finish() {
   const Routing& routing = memory_.routing;
   const NumberedRows returned = travelling_.Wait();
-  at::Tensor weights_gradient = at::empty_like(weights_);
+  // That of rows which were not taken is 0.
+  at::Tensor weights_gradient = at::zeros_like(weights_);
   weights_gradient.view({-1}).index_copy_(0, routing.order, returned.numbers.squeeze(-1));
   at::Tensor gradient = SumOfRows(part_, routing, returned.rows, {});
   if (part_.shared.has_value()) {

@@ -1,8 +1,9 @@
 // A mixture of experts in place of a feed-forward part (Shazeer et al., "Outrageously large neural networks",
 // 2017; as in Mixtral, Jiang et al. 2024): a router gives each token to the `per_token` experts that it finds
-// most probable, and the result is their sum, weighted by these probabilities. No token is dropped.
+// most probable, and the result is their sum, weighted by these probabilities. Experts take all rows, or so
+// many of each sample (expert_capacity.h).
 //
-// A token's experts and weights depend on the token alone, and its results are added in the order of their
+// A token's experts and weights depend on its sample alone, and its results are added in the order of their
 // probability: so they are the same in whichever micro-batch, and on whichever rank, the token is.
 //
 // Where ranks divide the experts (GroupPlace::experts), each routes its own tokens and their rows go to the
@@ -54,7 +55,7 @@ struct Routing {
   at::Tensor probabilities;
   // [tokens, per_token]: the experts of a token, the most probable first.
   at::Tensor chosen;
-  // [rows]: place in `chosen` of each row, counted through.
+  // [rows that are taken]: place in `chosen` of each row, counted through.
   at::Tensor order;
   ExpertExchange exchange;
   RouterLossMemory losses;

@@ -2,21 +2,13 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "worker/model/attention_shape.h"
-#include "worker/program/share.h"
 #include "worker/torch/data_type.h"
-#include "worker/torch/to_device.h"
 
 namespace penstock::worker {
 namespace {
-
-int64_t TokensOfSample(const MicroBatch& shape, size_t sample) {
-  return int64_t{shape.input_tokens[sample]} + shape.target_tokens[sample];
-}
 
 // Those that this rank routes.
 at::Tensor SampleOfRoutedTokens(const TokenRows& rows) {
@@ -75,27 +67,6 @@ RouterLossSums::Values RouterLossSums::Take() {
   if (!sums_.defined()) return {};
   const at::Tensor host = std::exchange(sums_, {}).cpu();
   return {.balance = host[0].item<double>(), .z = host[1].item<double>()};
-}
-
-std::optional<RoutedSamples> MakeRoutedSamples(const MicroBatch& shape, const ModelConfig& config,
-                                               at::Device device, const GroupPlace& place) {
-  if (shape.batch_tokens == 0 || (config.router_balance_loss == 0 && config.router_z_loss == 0)) return {};
-  const std::vector<int64_t> offsets = TargetOffsets(shape, config);
-  const auto padding = static_cast<int64_t>(offsets.size());
-  std::vector<int64_t> sample_of_token(static_cast<size_t>(TargetTokens(shape)), padding);
-  std::vector<int64_t> tokens;
-  for (size_t i = 0; i < offsets.size(); ++i) {
-    tokens.push_back(TokensOfSample(shape, i));
-    std::fill_n(sample_of_token.begin() + offsets[i], tokens.back(), static_cast<int64_t>(i));
-  }
-  tokens.push_back(0);
-  RoutedSamples samples;
-  samples.sample_of_token =
-      StagedFor(device, ShareOf(std::move(sample_of_token), shape, Side::kTarget, place));
-  samples.tokens = StagedFor(device, std::move(tokens));
-  samples.batch_tokens = static_cast<double>(shape.batch_tokens);
-  samples.divided = AnyRowIsDivided(shape);
-  return samples;
 }
 
 RouterLossMemory RememberRouterLosses(const RouterLossWeights& weights, const TokenRows& rows,

@@ -12,13 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-
+#include "worker/model/routed_samples.h"
 #include "worker/model/token_rows.h"
-#include "worker/program/group_place.h"
-#include "worker/program/program.h"
 
 namespace penstock::worker {
 
@@ -46,25 +41,6 @@ struct RouterLossWeights {
 
   bool any() const { return balance > 0 || z > 0; }
 };
-
-// Whose the tokens of a context rank are. Tensors as of AttentionShape.
-struct RoutedSamples {
-  // [tokens] int64: the sample of each, by its place in the micro-batch; padding has the one behind the last.
-  at::Tensor sample_of_token;
-  // [samples + 1] int64: tokens of each, wherever they are; padding has 0.
-  at::Tensor tokens;
-  // Real tokens of the whole global batch.
-  double batch_tokens = 0;
-  // Whether a sample of the micro-batch, on this rank or not, is divided over context ranks.
-  bool divided = false;
-
-  int64_t samples() const { return tokens.size(0) - 1; }
-};
-
-// Empty where the model has no losses of routers, or the micro-batch is none of a batch that is learnt. Any
-// thread; throws what LibTorch throws.
-std::optional<RoutedSamples> MakeRoutedSamples(const MicroBatch& shape, const ModelConfig& config,
-                                               at::Device device, const GroupPlace& place);
 
 // What a layer keeps for them.
 struct RouterLossMemory {

@@ -25,7 +25,7 @@ struct TokenRows {
   StageGroup* group = &SoleRank();
   // Of the context rank.
   int64_t tokens = 0;
-  // Whose they are (router_losses.h); null where nobody asks.
+  // Whose they are (routed_samples.h); null where nobody asks.
   const RoutedSamples* samples = nullptr;
 
   bool divided() const { return group->place().tensors > 1; }

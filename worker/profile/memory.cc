@@ -104,10 +104,10 @@ bool HasRouterLosses(const ModelConfig& config) {
   return config.router_balance_loss > 0 || config.router_z_loss > 0;
 }
 
-// For each token: its position, and whose it is where routers have losses, which is there once for all layers
-// of a stage, but small.
+// For each token: its position, and whose it is where routers ask, which is there once for all layers of a
+// stage, but small.
 double PositionBytes(const ModelConfig& config) {
-  return (IsRotary(config) ? kPositionBytes : 0) + (HasRouterLosses(config) ? kIndexBytes : 0);
+  return (IsRotary(config) ? kPositionBytes : 0) + (config.counts_routed_samples() ? kIndexBytes : 0);
 }
 
 // Rows of the feed-forward part for each token.

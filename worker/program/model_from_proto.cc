@@ -116,6 +116,7 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .gated_shared_expert = model.gated_shared_expert(),
       .router_balance_loss = model.router_balance_loss(),
       .router_z_loss = model.router_z_loss(),
+      .expert_capacity_factor = model.expert_capacity_factor(),
       .tied_head = model.tied_head(),
       .multipliers = MultipliersFromProto(model.multipliers()),
       .positionless_interval = model.positionless_interval(),

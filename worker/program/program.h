@@ -92,6 +92,12 @@ struct ModelConfig {
   // Weights of losses that are added; 0: there is none.
   double router_balance_loss = 0;
   double router_z_loss = 0;
+  // Of a sample's rows an expert takes so many times an even share; 0: all.
+  double expert_capacity_factor = 0;
+  // Whether a router counts something of each sample.
+  bool counts_routed_samples() const {
+    return router_balance_loss > 0 || router_z_loss > 0 || expert_capacity_factor > 0;
+  }
   // The head's matrix is the token embedding (of a T5, the decoder's).
   bool tied_head = false;
   Multipliers multipliers = {};

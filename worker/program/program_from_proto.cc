@@ -219,10 +219,12 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
   micro_batch.source_cu_seqlens.assign(proto.source_cu_seqlens().begin(), proto.source_cu_seqlens().end());
   micro_batch.target_cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
   micro_batch.row_samples.assign(proto.row_samples().begin(), proto.row_samples().end());
-  // They are added to what is learnt.
-  if (kind == Kind::kTraining && (job.model.router_balance_loss > 0 || job.model.router_z_loss > 0)) {
+  if (kind == Kind::kTraining && job.model.counts_routed_samples()) {
     if (message.real_tokens() == 0)
-      return Invalid("real_tokens is 0, but losses of the model's routers are divided by it");
+      return Invalid(
+          "real_tokens is 0, but losses of the model's routers are divided by it, and a batch with experts "
+          "of a "
+          "capacity has some");
     micro_batch.batch_tokens = message.real_tokens();
   }
   PENSTOCK_RETURN_IF_ERROR(AppendPlaces(proto, job, micro_batch));

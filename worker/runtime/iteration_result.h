@@ -29,6 +29,9 @@ struct IterationResult {
   double expert_load = 0;
   // See ReportIterationRequest.expert_rows.
   std::vector<uint64_t> expert_rows = {};
+  // See ReportIterationRequest.routed_expert_rows.
+  uint64_t routed_expert_rows = 0;
+  uint64_t dropped_expert_rows = 0;
   // Weighted losses of routers, of this rank's layers and tokens.
   double router_balance_loss = 0;
   double router_z_loss = 0;

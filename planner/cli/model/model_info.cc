@@ -95,12 +95,15 @@ std::string CapText(const v1::ModelSpec& model) {
   return absl::StrJoin(parts, ", ");
 }
 
-std::string RouterLossText(const v1::ModelSpec& model) {
+std::string RouterText(const v1::ModelSpec& model) {
   std::vector<std::string> parts;
   if (model.router_balance_loss() > 0)
     parts.push_back(absl::StrCat("balance loss times ", model.router_balance_loss(),
                                  " (each layer's and sample's; --router-balance-loss changes it)"));
   if (model.router_z_loss() > 0) parts.push_back(absl::StrCat("z loss times ", model.router_z_loss()));
+  if (model.expert_capacity_factor() > 0)
+    parts.push_back(absl::StrCat("experts take ", model.expert_capacity_factor(),
+                                 " times an even share of a sample's rows (--expert-capacity changes it)"));
   return absl::StrJoin(parts, ", ");
 }
 
@@ -138,7 +141,7 @@ std::vector<std::pair<std::string, std::string>> Describe(const ModelInfo& info)
   const std::pair<const char*, std::string> present[] = {{"windows", WindowText(model)},
                                                          {"norms", NormText(model)},
                                                          {"caps", CapText(model)},
-                                                         {"routers", RouterLossText(model)}};
+                                                         {"routers", RouterText(model)}};
   for (const auto& [name, text] : present) {
     if (!text.empty()) lines.emplace_back(name, text);
   }

@@ -8,6 +8,7 @@
 #include "common/files/files.h"
 #include "common/names/part_name.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/dropped_rows.h"
 #include "planner/cli/units.h"
 #include "planner/cli/up/run_summary.h"
 
@@ -53,6 +54,7 @@ std::string LineOf(const v1::IterationSummary& iteration, const std::vector<Task
     line["gradient_norms"][PartName(part.part())] = part.norm();
   if (iteration.router_balance_loss() > 0) line["router_balance_loss"] = iteration.router_balance_loss();
   if (iteration.router_z_loss() > 0) line["router_z_loss"] = iteration.router_z_loss();
+  if (iteration.routed_expert_rows() > 0) line["dropped_expert_rows"] = DroppedShare(iteration);
   if (!tasks.empty()) line["tasks"] = ToJson(tasks);
   return line.dump();
 }

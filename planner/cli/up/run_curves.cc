@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/names/part_name.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/dropped_rows.h"
 #include "planner/cli/units.h"
 #include "planner/cli/up/run_summary.h"
 
@@ -19,6 +20,8 @@ std::vector<Scalar> ScalarsOf(const v1::IterationSummary& iteration, const std::
   if (iteration.router_balance_loss() > 0)
     scalars.push_back({"train/router_balance_loss", iteration.router_balance_loss()});
   if (iteration.router_z_loss() > 0) scalars.push_back({"train/router_z_loss", iteration.router_z_loss()});
+  if (iteration.routed_expert_rows() > 0)
+    scalars.push_back({"train/dropped_expert_rows", DroppedShare(iteration)});
   scalars.push_back({"train/learning_rate", iteration.learning_rate()});
   scalars.push_back({"speed/tokens_per_second", TokensPerSecond(iteration)});
   scalars.push_back({"speed/iteration_ms", Milliseconds(iteration.measured_ns())});

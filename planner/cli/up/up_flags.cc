@@ -156,6 +156,10 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
                      "--init-from and --model (that of the model, 0)");
   command.add_option("--router-z-loss", up.router_z_loss,
                      "The same of the loss that keeps scores of routers small (that of the model, 0)");
+  command.add_option(
+      "--expert-capacity", up.expert_capacity,
+      "An expert takes so many times an even share of each sample's rows, and drops the others; "
+      "0: it takes all (that of the model, 0)");
   command.add_option("--attention-inner", up.attention_inner,
                      "Inner width of attention: heads x width of a head (that of the model)");
   AddChoice(command, "--feed-forward", up.feed_forward, FeedForwards(),
@@ -233,9 +237,10 @@ absl::Status CheckIterationsAreGivenOnce(const CLI::App& command, const UpOption
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckModelFitsDevice(const CLI::App& command, const UpOptions& up) {
   if (!IsSimulated(up)) return absl::OkStatus();
-  return RefuseModelFlags(command,
-                          {"--model", "--init-from", "--dtype", "--router-balance-loss", "--router-z-loss"},
-                          "with --device simulated the model is that of --profile");
+  return RefuseModelFlags(
+      command,
+      {"--model", "--init-from", "--dtype", "--router-balance-loss", "--router-z-loss", "--expert-capacity"},
+      "with --device simulated the model is that of --profile");
 }
 
 // What is drawn by chance is nothing to adapt.

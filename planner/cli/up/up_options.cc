@@ -165,10 +165,12 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
 }
 
 // Those of the flags, where there are some.
-absl::StatusOr<v1::ModelSpec> WithRouterLosses(const UpOptions& options, v1::ModelSpec model) {
-  const std::pair<const char*, std::optional<double>> losses[] = {
-      {"--router-balance-loss", options.router_balance_loss}, {"--router-z-loss", options.router_z_loss}};
-  for (const auto& [flag, weight] : losses) {
+absl::StatusOr<v1::ModelSpec> WithRouterOptions(const UpOptions& options, v1::ModelSpec model) {
+  const std::pair<const char*, std::optional<double>> factors[] = {
+      {"--router-balance-loss", options.router_balance_loss},
+      {"--router-z-loss", options.router_z_loss},
+      {"--expert-capacity", options.expert_capacity}};
+  for (const auto& [flag, weight] : factors) {
     if (!weight.has_value()) continue;
     if (!std::isfinite(*weight) || *weight < 0)
       return absl::InvalidArgumentError(absl::StrCat(flag, " ", *weight, ": must be a number of at least 0"));
@@ -177,6 +179,7 @@ absl::StatusOr<v1::ModelSpec> WithRouterLosses(const UpOptions& options, v1::Mod
   }
   if (options.router_balance_loss.has_value()) model.set_router_balance_loss(*options.router_balance_loss);
   if (options.router_z_loss.has_value()) model.set_router_z_loss(*options.router_z_loss);
+  if (options.expert_capacity.has_value()) model.set_expert_capacity_factor(*options.expert_capacity);
   return model;
 }
 
@@ -394,7 +397,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::Mode
   }
   v1::JobSpec job;
   job.set_job_id(options.job_id);
-  PENSTOCK_ASSIGN_OR_RETURN(*job.mutable_model(), WithRouterLosses(options, model));
+  PENSTOCK_ASSIGN_OR_RETURN(*job.mutable_model(), WithRouterOptions(options, model));
   *job.mutable_mesh() = MeshOf(options);
   job.mutable_strategies()->Assign(options.strategies.begin(), options.strategies.end());
   *job.mutable_planning() = options.planning.ToOptions(options.policy);

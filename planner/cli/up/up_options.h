@@ -135,6 +135,7 @@ struct UpOptions {
   // Of any model with experts; empty: as the model has them.
   std::optional<double> router_balance_loss;
   std::optional<double> router_z_loss;
+  std::optional<double> expert_capacity;
   v1::FeedForward feed_forward = v1::FEED_FORWARD_UNSPECIFIED;
   // T5.
   uint32_t decoder_start_token = 0;

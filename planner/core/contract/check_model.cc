@@ -176,6 +176,8 @@ absl::Status CheckNoExperts(const v1::ModelSpec& model) {
   if (model.router_balance_loss() != 0)
     return Wrong("job.model.router_balance_loss", "without experts; leave 0");
   if (model.router_z_loss() != 0) return Wrong("job.model.router_z_loss", "without experts; leave 0");
+  if (model.expert_capacity_factor() != 0)
+    return Wrong("job.model.expert_capacity_factor", "without experts; leave 0");
   return absl::OkStatus();
 }
 
@@ -189,6 +191,9 @@ absl::Status CheckBesideExperts(const v1::ModelSpec& model) {
   if (!IsFactor(model.router_z_loss()))
     return Wrong("job.model.router_z_loss",
                  absl::StrCat(model.router_z_loss(), "; must be finite and at least 0"));
+  if (!IsFactor(model.expert_capacity_factor()))
+    return Wrong("job.model.expert_capacity_factor",
+                 absl::StrCat(model.expert_capacity_factor(), "; must be finite and at least 0"));
   return absl::OkStatus();
 }
 

@@ -132,6 +132,19 @@ Samples ExpertLoads(const PlannerEngine& engine) {
   return samples;
 }
 
+// Of models whose experts have a capacity.
+Samples DroppedExpertRows(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const auto summary = job->LastSummary();
+    if (!summary.has_value() || summary->routed_expert_rows() == 0) continue;
+    samples.push_back({{{kJobLabel, job->id()}},
+                       Ratio(static_cast<double>(summary->dropped_expert_rows()),
+                             static_cast<double>(summary->routed_expert_rows()))});
+  }
+  return samples;
+}
+
 double PaddingEfficiency(const v1::IterationSummary& summary) {
   return Ratio(static_cast<double>(summary.real_tokens()), static_cast<double>(summary.computed_tokens()));
 }
@@ -276,6 +289,10 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "Rows of the fullest of the ranks that divide experts, over an even share, by fitted costs, of jobs "
       "that run. 1: routers are even.",
       ExpertLoads);
+  add("penstock_dropped_expert_rows_ratio",
+      "Rows of tokens that experts had no room for in a job's last iteration, over all: of models with a "
+      "capacity of experts.",
+      DroppedExpertRows);
   add("penstock_loss", "Loss of a job's last iteration.",
       OfLastIteration([](const auto& summary) { return summary.loss(); }));
   add("penstock_task_loss",

@@ -226,6 +226,9 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
   PENSTOCK_RETURN_IF_ERROR(ValidatePartNorms(request.part_norms()));
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("router_balance_loss", request.router_balance_loss()));
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("router_z_loss", request.router_z_loss()));
+  if (request.dropped_expert_rows() > request.routed_expert_rows())
+    return Invalid("dropped_expert_rows is ", request.dropped_expert_rows(), ", but routed_expert_rows is ",
+                   request.routed_expert_rows());
   if (!std::isfinite(request.learning_rate()) || request.learning_rate() < 0) {
     return Invalid("learning_rate is ", request.learning_rate(), ": a number of at least 0");
   }

@@ -145,6 +145,8 @@ store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
   *figures.mutable_tasks() = report.tasks();
   figures.set_router_balance_loss(report.router_balance_loss());
   figures.set_router_z_loss(report.router_z_loss());
+  figures.set_routed_expert_rows(report.routed_expert_rows());
+  figures.set_dropped_expert_rows(report.dropped_expert_rows());
   if (report.has_validation()) {
     *figures.mutable_validation() = report.validation();
     figures.mutable_validation()->clear_instructions();
@@ -169,6 +171,8 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
     summary.set_loss(summary.loss() + report.loss());
     summary.set_router_balance_loss(summary.router_balance_loss() + report.router_balance_loss());
     summary.set_router_z_loss(summary.router_z_loss() + report.router_z_loss());
+    summary.set_routed_expert_rows(summary.routed_expert_rows() + report.routed_expert_rows());
+    summary.set_dropped_expert_rows(summary.dropped_expert_rows() + report.dropped_expert_rows());
     summary.set_gradient_norm(std::max(summary.gradient_norm(), report.gradient_norm()));
     summary.set_learning_rate(std::max(summary.learning_rate(), report.learning_rate()));
     summary.set_measured_ns(std::max(summary.measured_ns(), report.duration_ns()));

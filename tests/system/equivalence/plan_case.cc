@@ -271,6 +271,7 @@ void SetModel(const Model& model, v1::JobSpec& job) {
     spec.set_gated_shared_expert(true);
     spec.set_router_balance_loss(0.3);
     spec.set_router_z_loss(0.2);
+    spec.set_expert_capacity_factor(0.9);
   }
   if (model.divided_experts) SetSlowExchanges(*job.mutable_profile()->mutable_cluster());
   if (model.architecture != v1::ARCHITECTURE_T5) return;
@@ -341,6 +342,7 @@ ReferenceModel ReferenceOf(const v1::ModelSpec& model) {
       .shared_expert_ffn = model.shared_expert_ffn(),
       .router_balance_loss = model.router_balance_loss(),
       .router_z_loss = model.router_z_loss(),
+      .expert_capacity_factor = model.expert_capacity_factor(),
       .rotary_theta = model.rotary().theta(),
       .rotary_factor = std::max(1.0, model.rotary().factor()),
       .tied_head = model.tied_head(),

@@ -49,6 +49,8 @@ struct ReferenceModel {
   // Weights of losses that are learnt beside the loss.
   double router_balance_loss = 0;
   double router_z_loss = 0;
+  // Of a sample's rows an expert takes so many times an even share; 0: all.
+  double expert_capacity_factor = 0;
   // GPT: with rotary positions; 0: with learned ones. `rotary_factor`: of the linear scaling.
   double rotary_theta = 0;
   double rotary_factor = 1;

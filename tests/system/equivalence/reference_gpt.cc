@@ -67,18 +67,51 @@ at::Tensor RouterLosses(const at::Tensor& scores, const ReferenceModel& model) {
          model.router_z_loss * squares;
 }
 
+// Where each sample of the row ends.
+std::vector<int64_t> SampleEnds(const RowTokens& tokens) {
+  std::vector<int64_t> ends;
+  // Positions begin anew with each sample.
+  for (size_t i = 1; i < tokens.positions.size(); ++i)
+    if (tokens.positions[i] == 0) ends.push_back(static_cast<int64_t>(i));
+  ends.push_back(static_cast<int64_t>(tokens.positions.size()));
+  return ends;
+}
+
 // Adds those of all samples of the row to `losses`.
 void AddRouterLosses(const at::Tensor& scores, const RowTokens& tokens, const ReferenceModel& model,
                      at::Tensor& losses) {
   if (model.router_balance_loss == 0 && model.router_z_loss == 0) return;
   int64_t begin = 0;
-  for (int64_t i = 1; i <= scores.size(0); ++i) {
-    // Positions begin anew with each sample.
-    if (i < scores.size(0) && tokens.positions[static_cast<size_t>(i)] != 0) continue;
-    const at::Tensor loss = RouterLosses(scores.narrow(0, begin, i - begin), model);
+  for (const int64_t end : SampleEnds(tokens)) {
+    const at::Tensor loss = RouterLosses(scores.narrow(0, begin, end - begin), model);
     losses = losses.defined() ? losses + loss : loss;
-    begin = i;
+    begin = end;
   }
+}
+
+// [token][choice]: whether the expert has no room for it. Sample by sample, first choices first.
+std::vector<std::vector<bool>> Dropped(const at::Tensor& scores, const RowTokens& tokens,
+                                       const ReferenceModel& model) {
+  const auto per_token = static_cast<size_t>(model.experts_per_token);
+  std::vector<std::vector<bool>> dropped(static_cast<size_t>(scores.size(0)), std::vector<bool>(per_token));
+  if (model.expert_capacity_factor == 0) return dropped;
+  int64_t begin = 0;
+  for (const int64_t end : SampleEnds(tokens)) {
+    const double capacity =
+        std::ceil(model.expert_capacity_factor * static_cast<double>(end - begin) *
+                  static_cast<double>(model.experts_per_token) / static_cast<double>(model.experts));
+    std::vector<double> taken(static_cast<size_t>(model.experts));
+    for (size_t choice = 0; choice < per_token; ++choice) {
+      for (int64_t token = begin; token < end; ++token) {
+        const at::Tensor order = scores[token].detach().argsort(-1, /*descending=*/true);
+        double& rows = taken[static_cast<size_t>(order[static_cast<int64_t>(choice)].item<int64_t>())];
+        dropped[static_cast<size_t>(token)][choice] = rows >= capacity;
+        rows += 1;
+      }
+    }
+    begin = end;
+  }
+  return dropped;
 }
 
 at::Tensor SharedExpert(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
@@ -87,9 +120,10 @@ at::Tensor SharedExpert(const at::Tensor& x, const ReferenceParameters& p, const
   return share * FeedForward(x, p, layer + ".ffn.shared", model);
 }
 
-// One token after the other: the sum over its most probable experts.
+// One token after the other: the sum over its most probable experts that have room for it.
 at::Tensor Experts(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
-                   const ReferenceModel& model, const at::Tensor& scores) {
+                   const ReferenceModel& model, const at::Tensor& scores, const RowTokens& tokens) {
+  const std::vector<std::vector<bool>> dropped = Dropped(scores, tokens, model);
   std::vector<at::Tensor> rows;
   for (int64_t token = 0; token < x.size(0); ++token) {
     const at::Tensor order = scores[token].detach().argsort(-1, /*descending=*/true);
@@ -100,6 +134,7 @@ at::Tensor Experts(const at::Tensor& x, const ReferenceParameters& p, const std:
       const auto expert = order[i].item<int64_t>();
       const at::Tensor weight = scores[token][expert].exp();
       weights = weights + weight;
+      if (dropped[static_cast<size_t>(token)][static_cast<size_t>(i)]) continue;
       const std::string name = layer + ".ffn.experts." + std::to_string(expert);
       sum = sum + weight * FeedForward(row, p, name, model);
     }
@@ -165,7 +200,7 @@ at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const R
     }
     const at::Tensor scores = Linear(normalised, p, layer + ".ffn.router");
     AddRouterLosses(scores, tokens, model, router_losses);
-    x = x + Experts(normalised, p, layer, model, scores);
+    x = x + Experts(normalised, p, layer, model, scores, tokens);
   }
   return Linear(Norm(x, p, "final_norm", model), p, model.tied_head ? "embedding.token" : "head");
 }

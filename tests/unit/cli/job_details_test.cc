@@ -30,6 +30,7 @@ TEST(JobDetails, NothingIsSaidOfWhatAJobDoesNotHave) {
   const auto json = ToJson(details);
   EXPECT_EQ(json["mesh"]["data"], 3);
   EXPECT_TRUE(json["router_losses"].is_null());
+  EXPECT_TRUE(json["dropped_expert_rows"].is_null());
   EXPECT_TRUE(json["validation"].is_null());
 }
 
@@ -40,6 +41,8 @@ TEST(JobDetails, LossesAreThoseOfTheLastIterationAndOfTheLastValidation) {
   before.mutable_validation()->set_loss(2.5);
   v1::IterationSummary& last = *response.mutable_iterations(1);
   last.set_router_balance_loss(0.0125);
+  last.set_routed_expert_rows(8000);
+  last.set_dropped_expert_rows(100);
   v1::TaskLoss& task = *last.add_tasks();
   task.set_task(1);
   task.set_loss(1.75);
@@ -47,19 +50,23 @@ TEST(JobDetails, LossesAreThoseOfTheLastIterationAndOfTheLastValidation) {
   // Of which the iteration had no sample.
   last.add_tasks()->set_task(0);
   const JobDetails details = DetailsOf(response);
-  EXPECT_THAT(LossesText("mix", details),
-              AllOf(HasSubstr("losses of job mix in its last iteration: code 1.7500\n"),
-                    HasSubstr("routers of job mix in its last iteration: balance loss 0.0125, z loss 0\n"),
-                    HasSubstr("validation of job mix: loss 2.5000 after iteration 7\n")));
+  EXPECT_THAT(
+      LossesText("mix", details),
+      AllOf(HasSubstr("losses of job mix in its last iteration: code 1.7500\n"),
+            HasSubstr("routers of job mix in its last iteration: balance loss 0.0125, z loss 0\n"),
+            HasSubstr("experts of job mix had no room for 1.25 % of the rows in its last iteration\n"),
+            HasSubstr("validation of job mix: loss 2.5000 after iteration 7\n")));
   const auto json = ToJson(details);
   EXPECT_EQ(json["task_losses"], nlohmann::ordered_json({{"code", 1.75}}));
   EXPECT_EQ(json["router_losses"]["balance"], 0.0125);
+  EXPECT_EQ(json["dropped_expert_rows"], 0.0125);
   EXPECT_EQ(json["validation"]["iteration"], 7);
 }
 
 TEST(JobDetails, AJobOfWhichNothingIsKnownHasTheSameFields) {
   const auto json = ToJson(std::nullopt);
-  for (const char* field : {"mesh", "strategies", "task_losses", "router_losses", "validation"})
+  for (const char* field :
+       {"mesh", "strategies", "task_losses", "router_losses", "dropped_expert_rows", "validation"})
     EXPECT_TRUE(json.contains(field) && json[field].is_null()) << field;
 }
 

@@ -69,6 +69,9 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
       {"gated_shared_expert: true", "job.model.gated_shared_expert: without experts"},
       {"router_balance_loss: 0.1", "job.model.router_balance_loss: without experts"},
       {"router_z_loss: nan", "job.model.router_z_loss: without experts"},
+      {"expert_capacity_factor: 1", "job.model.expert_capacity_factor: without experts"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE expert_capacity_factor: -1",
+       "job.model.expert_capacity_factor: -1; must be finite and at least 0"},
       {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE gated_shared_expert: true",
        "job.model.gated_shared_expert: without a shared_expert_ffn"},
       {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE router_balance_loss: -0.1",
@@ -128,6 +131,7 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
 TEST(CheckModelTest, ASharedExpertAndLossesOfRoutersStandBesideExperts) {
   EXPECT_EQ(Refusal("experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE shared_expert_ffn: 12 "
                     "gated_shared_expert: true router_balance_loss: 0.01 router_z_loss: 0.001 "
+                    "expert_capacity_factor: 1.25 "
                     "query_key_value_clip: 8"),
             "");
 }

@@ -96,6 +96,18 @@ TEST(SummaryTest, LossesOfTasksAreMeansByWeight) {
   EXPECT_DOUBLE_EQ(summary.tasks(2).loss(), 0);
 }
 
+TEST(SummaryTest, DroppedRowsAddUpOverTheRanks) {
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    reports.push_back(MakeReport(rank, 7));
+    reports.back().set_routed_expert_rows(100);
+    reports.back().set_dropped_expert_rows(rank);
+  }
+  const v1::IterationSummary summary = SummaryOf(MakePlan(), reports);
+  EXPECT_EQ(summary.routed_expert_rows(), 400);
+  EXPECT_EQ(summary.dropped_expert_rows(), 6);
+}
+
 TEST(SummaryTest, LossesOfRoutersAddUpOverTheRanksBesideTheLoss) {
   std::vector<v1::ReportIterationRequest> reports;
   for (uint32_t rank = 0; rank < 4; ++rank) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -282,6 +283,33 @@ TEST(RanksOfExperts, AreCorrectWhereAllTokensGoToOneRankAndToOthersNone) {
   Result sum;
   for (const Result& part : parts) Add(part, sum);
   EXPECT_LT(RelativeDifference(sum, whole.result()), 1e-12);
+}
+
+TEST(RanksOfExperts, DropTheRowsThatOneRankWouldDrop) {
+  const ModelConfig config = SmallSharedExpertConfig(DataType::kFloat64);
+  const Placed& placed = PlacedSamples()[1];
+  const MicroBatch shape = ShapeOf(config, placed, Layout::kPacked);
+  const double loss_tokens = CountLossTokens(config, placed.samples);
+  const Tokens tokens = MakeTokens(placed.samples, config.vocab);
+  RankPipeline whole(config, {4}, SoleRank());
+  whole.BlindRouters();
+  whole.Run(MakeMicroBatch(config, placed.samples, Layout::kPacked), tokens, {}, loss_tokens);
+  const ExpertLoads undivided = whole.TakeExpertLoads();
+  EXPECT_GT(undivided.dropped, 0);
+  EXPECT_LT(undivided.dropped, undivided.routed);
+  std::vector<ExpertLoads> loads(4);
+  RunStageGroup({.contexts = 4, .experts = 4}, [&](ThreadStageGroup& group) {
+    RankPipeline pipeline(config, {4}, group);
+    pipeline.BlindRouters();
+    pipeline.Run(shape, tokens, {}, loss_tokens);
+    loads[static_cast<size_t>(group.place().context)] = pipeline.TakeExpertLoads();
+  });
+  const auto sum = [&](uint64_t ExpertLoads::*counted) {
+    return std::accumulate(loads.begin(), loads.end(), uint64_t{0},
+                           [&](uint64_t all, const ExpertLoads& load) { return all + load.*counted; });
+  };
+  EXPECT_EQ(sum(&ExpertLoads::routed), undivided.routed);
+  EXPECT_EQ(sum(&ExpertLoads::dropped), undivided.dropped);
 }
 
 // Rank 0 of two, whose peer goes after so many exchanges.

@@ -9,6 +9,7 @@
 #include "tests/unit/worker/ready_gradients.h"
 #include "tests/unit/worker/tensor_slices.h"
 #include "worker/comm/shard.h"
+#include "worker/model/attention_shape.h"
 #include "worker/program/share.h"
 
 namespace penstock::worker {

@@ -102,6 +102,7 @@ ModelConfig SmallSharedExpertConfig(DataType type) {
   config.gated_shared_expert = true;
   config.router_balance_loss = 0.3;
   config.router_z_loss = 0.2;
+  config.expert_capacity_factor = 0.9;
   return config;
 }
 

@@ -16,7 +16,7 @@
 namespace penstock::worker {
 namespace {
 
-constexpr uint64_t kSeed = 5;
+constexpr uint64_t kPartSeed = 5;
 constexpr StageRange kWholeModel = {.first_layer = 0, .layers = 4, .first = true, .last = true};
 
 using ::testing::ElementsAre;
@@ -60,11 +60,11 @@ TEST_P(PartsOfModels, BeginWithTheSlicesOfTheWholeValues) {
   for (const DataType type : {DataType::kFloat64, DataType::kBFloat16}) {
     const ModelConfig config = GetParam().config(type);
     const FlatParameters whole =
-        MakeFlatParameters(StageParameterSpecs(config, kWholeModel), kSeed, ToScalarType(type), at::kCPU);
+        MakeFlatParameters(StageParameterSpecs(config, kWholeModel), kPartSeed, ToScalarType(type), at::kCPU);
     for (const int tensors : {2, 4}) {
       for (int tensor = 0; tensor < tensors; ++tensor) {
         const FlatParameters own = MakeFlatParameters(
-            StageParameterSpecs(config, kWholeModel, {.tensor = tensor, .tensors = tensors}), kSeed,
+            StageParameterSpecs(config, kWholeModel, {.tensor = tensor, .tensors = tensors}), kPartSeed,
             ToScalarType(type), at::kCPU);
         ASSERT_EQ(own.parameters.size(), whole.parameters.size());
         for (size_t i = 0; i < own.parameters.size(); ++i) {
@@ -110,7 +110,7 @@ TEST(PartsOfModels, LieInTheSameBucketsOnAllTensorRanks) {
     for (int tensor = 0; tensor < 4; ++tensor) {
       const FlatParameters flat =
           MakeFlatParameters(StageParameterSpecs(config, kWholeModel, {.tensor = tensor, .tensors = 4}),
-                             kSeed, at::kFloat, at::kCPU, bytes);
+                             kPartSeed, at::kFloat, at::kCPU, bytes);
       buckets.push_back(flat.buckets);
     }
     EXPECT_THAT(buckets, ::testing::Each(buckets.front())) << bytes;

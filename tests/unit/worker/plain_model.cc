@@ -144,6 +144,33 @@ void AddRouterLosses(const ModelConfig& config, const PlainRow& row, const at::T
   }
 }
 
+// [tokens, experts]: those that tokens go to, without rows that an expert has no room for: sample by sample,
+// all first choices before all second ones.
+at::Tensor Taken(const ModelConfig& config, const PlainRow& row, const at::Tensor& probabilities,
+                 const at::Tensor& goes) {
+  if (config.expert_capacity_factor == 0) return goes;
+  at::Tensor taken = goes.clone();
+  int64_t begin = 0;
+  for (const std::vector<int32_t>& sample : row.samples) {
+    const auto end = begin + static_cast<int64_t>(sample.size());
+    const double room =
+        std::ceil(config.expert_capacity_factor * static_cast<double>(sample.size()) *
+                  static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts));
+    for (int64_t expert = 0; expert < config.experts; ++expert) {
+      double rows = 0;
+      for (int64_t choice = 0; choice < config.experts_per_token; ++choice) {
+        for (int64_t token = begin; token < end; ++token) {
+          const at::Tensor of_token = probabilities[token];
+          if (of_token.gt(of_token[expert]).sum().item<int64_t>() != choice) continue;
+          if (rows++ >= room) taken[token][expert] = false;
+        }
+      }
+    }
+    begin = end;
+  }
+  return taken;
+}
+
 at::Tensor SharedExpertOf(const PlainParameters& p, const ModelConfig& config, const std::string& name,
                           const at::Tensor& x) {
   const at::Tensor result = FeedForwardOf(p, config, name + ".shared", x);
@@ -160,6 +187,7 @@ at::Tensor ExpertsOf(const PlainParameters& p, const ModelConfig& config, const 
   AddRouterLosses(config, row, scores, goes, losses);
   at::Tensor weights = probabilities * goes;
   if (config.normalised_experts) weights = weights / weights.sum(-1, true);
+  weights = weights * Taken(config, row, probabilities, goes);
   at::Tensor sum = at::zeros_like(x);
   for (int64_t i = 0; i < config.experts; ++i) {
     sum = sum +

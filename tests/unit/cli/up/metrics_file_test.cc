@@ -56,15 +56,19 @@ TEST_F(MetricsFileTest, LossesKeepEveryBit) {
 TEST_F(MetricsFileTest, LossesOfRoutersStandBesideTheLossWhereThereAreSome) {
   Write(0, {0}, 2.5);
   EXPECT_FALSE(Lines().front().contains("router_balance_loss"));
+  EXPECT_FALSE(Lines().front().contains("dropped_expert_rows"));
   auto file = *MetricsFile::Open(path_, 0);
   v1::IterationSummary iteration;
   iteration.set_loss(2.5);
   iteration.set_router_balance_loss(0.01);
   iteration.set_router_z_loss(0.002);
+  iteration.set_routed_expert_rows(80);
+  iteration.set_dropped_expert_rows(20);
   ASSERT_TRUE(file.Add(iteration).ok());
   EXPECT_EQ(Lines().front()["loss"], 2.5);
   EXPECT_EQ(Lines().front()["router_balance_loss"], 0.01);
   EXPECT_EQ(Lines().front()["router_z_loss"], 0.002);
+  EXPECT_EQ(Lines().front()["dropped_expert_rows"], 0.25);
 }
 
 TEST_F(MetricsFileTest, PartsHaveNorms) {

@@ -335,5 +335,21 @@ TEST(UpOptionsTest, LossesOfRoutersAreThoseOfTheFlagsOrTheModels) {
               HasSubstr("--router-z-loss: the model has no experts"));
 }
 
+TEST(UpOptionsTest, TheCapacityOfExpertsIsThatOfTheFlagOrTheModels) {
+  UpOptions options;
+  options.experts = 4;
+  v1::ModelSpec model = *ModelOfFlags(options, 64);
+  model.set_expert_capacity_factor(1.25);
+  EXPECT_EQ(MakeJobSpec(options, model)->model().expert_capacity_factor(), 1.25);
+  options.expert_capacity = 0;
+  EXPECT_EQ(MakeJobSpec(options, model)->model().expert_capacity_factor(), 0);
+  options.expert_capacity = -1;
+  EXPECT_THAT(std::string(MakeJobSpec(options, model).status().message()),
+              HasSubstr("--expert-capacity -1: must be a number of at least 0"));
+  options.expert_capacity = 1;
+  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()),
+              HasSubstr("--expert-capacity: the model has no experts"));
+}
+
 }  // namespace
 }  // namespace penstock::cli

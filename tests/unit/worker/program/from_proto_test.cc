@@ -353,6 +353,7 @@ v1::JobSpec JobOfExperts() {
   spec.set_query_key_value_clip(8);
   spec.set_router_balance_loss(0.01);
   spec.set_router_z_loss(0.001);
+  spec.set_expert_capacity_factor(1.25);
   return job;
 }
 
@@ -364,6 +365,7 @@ TEST(JobFromProto, KnowsWhatStandsBesideExperts) {
   EXPECT_EQ(config->model.query_key_value_clip, 8);
   EXPECT_EQ(config->model.router_balance_loss, 0.01);
   EXPECT_EQ(config->model.router_z_loss, 0.001);
+  EXPECT_EQ(config->model.expert_capacity_factor, 1.25);
 }
 
 // A planner that is older than these losses does not say it.
