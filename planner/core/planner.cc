@@ -82,16 +82,28 @@ constexpr int64_t kWorthALook = 32'000'000;
 // Samples are all about as long as the longest where they are so many times its share of all tokens at most.
 constexpr double kEven = 1.1;
 
-// Of policies that try sizes, where it decides what planning takes.
-void SetMicroBatchSize(const Job& job, const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
-                       PlanningShape* shape) {
-  const bool even = static_cast<double>(shape->samples) <= kEven * shape->longest_fill;
-  if (shape->searches || tokens.empty()) return;
-  if (job.policy == Policy::kPadding) shape->micro_batch_size = std::max(1, job.micro_batch_size);
-  const bool given = job.policy == Policy::kPadding ? job.micro_batch_size > 0 : job.token_cap > 0;
-  if (given || (job.policy != Policy::kPadding && !even)) return;
-  if (FootprintOf(*shape).planning_bytes < kWorthALook) return;
-  shape->micro_batch_size = ForeseeSize(space, job, tokens, even ? Lengths::kEven : Lengths::kUneven);
+// Of a replica, below which the dynamic policy's micro-batches are not foreseen.
+constexpr int64_t kManySamples = 128;
+
+// Whether the policy decides how many samples a micro-batch has, and whether that can be foreseen.
+bool IsForeseeable(const Job& job, const PlanningShape& shape, bool even) {
+  switch (job.policy) {
+    case Policy::kPadding:
+      return job.micro_batch_size == 0;
+    case Policy::kDynamic:
+      return even && shape.samples >= kManySamples * shape.replicas;
+    default:
+      return even && job.token_cap == 0;
+  }
+}
+
+// Where it decides what planning takes; else 0.
+int ForeseenSize(const Job& job, const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
+                 const PlanningShape& shape) {
+  const bool even = static_cast<double>(shape.samples) <= kEven * shape.longest_fill;
+  if (tokens.empty() || !IsForeseeable(job, shape, even)) return 0;
+  if (FootprintOf(shape).planning_bytes < kWorthALook) return 0;
+  return ForeseeSize(space, job, tokens, even ? Lengths::kEven : Lengths::kUneven);
 }
 
 // Rows of one part follow each other; a row is a sample where there are several.
@@ -377,18 +389,22 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(Passes passes, const Batch& batch,
 
 Job Planner::WithForeseenSize(const Batch& batch) const {
   Job job = job_;
-  if (job.policy == Policy::kDynamic || batch.samples.empty()) return job;
-  const int64_t foreseen = ShapeOfSamples(batch).micro_batch_size;
-  job.least_micro_batch_size = std::max<int32_t>(1, static_cast<int32_t>(foreseen));
+  if (job.policy == Policy::kDynamic) return job;
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  job.foreseen_micro_batch_size = ForeseenSize(job_, space, batch.samples, RoughShape(batch, space));
   return job;
 }
 
 absl::StatusOr<PlanningShape> Planner::ShapeOf(const v1::Batch& proto) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
-  return ShapeOfSamples(batch);
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  PlanningShape shape = RoughShape(batch, space);
+  if (const int foreseen = ForeseenSize(job_, space, batch.samples, shape); foreseen > 0)
+    shape.micro_batch_size = foreseen;
+  return shape;
 }
 
-PlanningShape Planner::ShapeOfSamples(const Batch& batch) const {
+PlanningShape Planner::RoughShape(const Batch& batch, const ScheduleSpace& space) const {
   PlanningShape shape;
   shape.samples = static_cast<int64_t>(batch.samples.size());
   shape.replicas = job_.topology.replicas();
@@ -404,9 +420,8 @@ PlanningShape Planner::ShapeOfSamples(const Batch& batch) const {
     longest = std::max(longest, static_cast<double>(sample.source) + sample.target);
   }
   shape.longest_fill = (all.source + all.target) / longest;
-  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
   shape.roomy = RoomyMicroBatches(space, ShareOf(all, 1.0 / static_cast<double>(shape.replicas)));
-  SetMicroBatchSize(job_, space, batch.samples, &shape);
+  if (job_.policy == Policy::kPadding) shape.micro_batch_size = std::max(1, job_.micro_batch_size);
   return shape;
 }
 

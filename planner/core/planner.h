@@ -113,8 +113,9 @@ class Planner {
   // Of one sample.
   absl::Status CheckSample(const ScheduleSpace& space, const Batch& batch, uint32_t sample) const;
   absl::Status CheckSamples(const Batch& batch, StopToken stop) const;
-  PlanningShape ShapeOfSamples(const Batch& batch) const;
-  // The job, which makes no smaller micro-batches than what ShapeOfSamples foresees.
+  // Without what is foreseen.
+  PlanningShape RoughShape(const Batch& batch, const ScheduleSpace& space) const;
+  // The job, with the micro-batches that are foreseen for the batch.
   Job WithForeseenSize(const Batch& batch) const;
   absl::StatusOr<v1::Plan> PlanPasses(Passes passes, const v1::Batch& batch, const RunTasks& run_tasks,
                                       StopToken stop) const;

@@ -119,9 +119,9 @@ struct Job {
   // 0: searched. Of policies whose micro-batches are counted in rows, and in tokens.
   int32_t micro_batch_size = 0;
   int64_t token_cap = 0;
-  // Where that is searched: no fewer samples than what was foreseen for a large batch
-  // (search/foreseen_size.h), if they fit in memory.
-  int32_t least_micro_batch_size = 1;
+  // Where that is searched: what was foreseen for a large batch (search/foreseen_size.h), in samples; 0:
+  // nothing was.
+  int32_t foreseen_micro_batch_size = 0;
   // Into which a micro-batch may be cut where ranks divide experts.
   int32_t most_parts = 1;
 };

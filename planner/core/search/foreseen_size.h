@@ -6,8 +6,8 @@
 // what those between the two take more tells what all take more; after it has filled, a pipeline goes on at
 // an even pace. Sizes whose work alone takes longer than the best are not scheduled at all.
 //
-// Several sizes may be as good to within what that can tell. Planning makes none that is smaller than what
-// was foreseen, so that it takes no more memory; the iteration is some 0.1 % longer for it at most.
+// Several sizes may be as good to within what that can tell. Planning keeps to what was foreseen, so that it
+// takes as much memory as was said; the iteration is some 0.1 % longer for it at most.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace penstock::core {
 enum class Lengths : uint8_t { kEven, kUneven };
 
 // Samples of a micro-batch, at least 1. `tokens`: of the batch, not empty. For the policy `padding`, and for
-// the others that do not search where lengths are even. Takes a few dozen schedules of at most a few hundred
-// micro-batches, and some ten nanoseconds for each sample.
+// the others where lengths are even; `dynamic` may do otherwise. Takes a few dozen schedules of at most a few
+// hundred micro-batches, and some ten nanoseconds for each sample.
 int ForeseeSize(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                 Lengths lengths);
 

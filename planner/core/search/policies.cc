@@ -86,8 +86,8 @@ Candidate BestCap(Search search, MakeGroups make_groups) {
   const double longest = *std::max_element(sizes.begin(), sizes.end());
   double sum = 0;
   for (const double size : sizes) sum += size;
-  const int least_samples = search.job().least_micro_batch_size;
-  const double least = least_samples > 1 ? least_samples * longest : 0;
+  const int foreseen = search.job().foreseen_micro_batch_size;
+  const double least = foreseen > 1 ? foreseen * longest : 0;
   // First, so that it is the answer where others are no better.
   double best_cap = std::max(longest, least);
   int64_t best = attempt(best_cap);
@@ -129,11 +129,11 @@ RowLengths Scaled(RowLengths row, double source, double target) {
 // makespan.
 template <typename MakeGroups>
 int64_t BestSize(Search* search, int count, Layout layout, RowLengths row, MakeGroups make_groups) {
-  const int64_t least = int64_t{search->job().least_micro_batch_size} * count / search->samples();
+  const int64_t foreseen = int64_t{search->job().foreseen_micro_batch_size} * count / search->samples();
   int64_t best = kInfeasibleNs;
   for (const int size : MicroBatchSizes(search->job(), count)) {
     if (search->stopped()) break;
-    if (size < least) continue;
+    if (size < foreseen || (foreseen > 0 && layout == Layout::kPadded && size > foreseen)) continue;
     const int64_t makespan = search->Try(make_groups(size), layout, row);
     best = std::min(best, makespan);
     if (best < kInfeasibleNs && makespan > kHopeless * best) break;
@@ -232,9 +232,9 @@ Candidate SearchOnce(const ScheduleSpace& space, const Job& job, absl::Span<cons
 Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                          const RunTasks& run_tasks, ReplicaEvaluator* evaluator) {
   Candidate candidate = SearchOnce(space, job, tokens, run_tasks, evaluator);
-  if (candidate.makespan < kInfeasibleNs || job.least_micro_batch_size <= 1) return candidate;
+  if (candidate.makespan < kInfeasibleNs || job.foreseen_micro_batch_size == 0) return candidate;
   Job of_any_size = job;
-  of_any_size.least_micro_batch_size = 1;
+  of_any_size.foreseen_micro_batch_size = 0;
   return SearchOnce(space, of_any_size, tokens, run_tasks, evaluator);
 }
 

@@ -2,7 +2,8 @@
 //
 // The policies that others use are judged by the same simulated makespan as the dynamic one, and get the best
 // micro-batch size, row length or cap that a search finds, unless the job gives one; recompute is as the job
-// says. They make no smaller micro-batches than Job::least_micro_batch_size where those fit in memory.
+// says. Where Job::foreseen_micro_batch_size is not 0, padding makes micro-batches of that size, and the
+// others none that are smaller, if those fit in memory.
 #pragma once
 
 #include <vector>

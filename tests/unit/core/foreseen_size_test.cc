@@ -1,5 +1,5 @@
-// Policies that try sizes make no smaller micro-batches than were foreseen, which what planning takes follows
-// from.
+// Policies that try sizes make the micro-batches that were foreseen, or larger ones, which what planning
+// takes follows from.
 #include "planner/core/search/foreseen_size.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ class LeastSizeTest : public testing::TestWithParam<v1::Policy> {
   // The samples of each micro-batch of one replica whose ranks have `available_bytes`.
   std::vector<size_t> SizesWith(int64_t available_bytes) const {
     Job job = planner_->job();
-    job.least_micro_batch_size = kLeast;
+    job.foreseen_micro_batch_size = kLeast;
     const ScheduleSpace space(planner_->costs(), job, std::vector<int64_t>(4, available_bytes));
     const std::vector<SampleTokens> tokens = BatchFromProto(BatchOf(/*even=*/true, 48), job)->samples;
     const Candidate plan = PlanByPolicy(space, job, tokens, RunSerially);
@@ -102,7 +102,12 @@ class LeastSizeTest : public testing::TestWithParam<v1::Policy> {
 };
 
 TEST_P(LeastSizeTest, NoneIsSmallerWhereThoseFit) {
-  for (const size_t size : SizesWith(int64_t{1} << 50)) EXPECT_GE(size, kLeast);
+  for (const size_t size : SizesWith(int64_t{1} << 50)) {
+    EXPECT_GE(size, kLeast);
+    if (GetParam() == v1::POLICY_PADDING) {
+      EXPECT_EQ(size, kLeast);
+    }
+  }
 }
 
 TEST_P(LeastSizeTest, WhereTheyDoNotFitSmallerOnesAreMade) {
