@@ -14,6 +14,9 @@ namespace {
 constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
 // Turns that a task is passed over for want of memory before nothing else begins.
 constexpr int kMostWithoutRoom = 16;
+// Of the memory: what a task takes at most that waits for nobody's room, and what others leave to such tasks.
+constexpr int64_t kSmallShare = 32;
+constexpr int64_t kLeftShare = 8;
 // A turn: what a task computes before others are asked for.
 constexpr absl::Duration kTurn = absl::Milliseconds(20);
 // Tasks that are paused at a time; each holds a thread. Beyond them tasks run to their end.
@@ -172,8 +175,6 @@ void PlanningPool::StopOverdue() {
       const absl::Duration so_far = ComputedBy(running);
       computed.emplace_back(running.ticket, so_far - std::exchange(running.told, so_far));
     }
-    GiveTurnsAnewLocked();
-    changed_.SignalAll();
   }
   if (computed_ == nullptr) return;
   for (const auto& [ticket, time] : computed) computed_(ticket->work(), time);
@@ -216,34 +217,28 @@ int64_t PlanningPool::FreeBytesLocked() const {
   return free;
 }
 
-bool PlanningPool::HasRoomLocked(const Owner& owner) const {
-  if (!owner.paused.empty() || running_.size() + PausedLocked() == 0) return true;
-  return owner.tasks.front().ticket->work().bytes <= FreeBytesLocked();
+bool PlanningPool::FitsLocked(const PlanningWork& work) const {
+  if (running_.size() + PausedLocked() == 0) return true;
+  const int64_t left = work.bytes <= memory_bytes_ / kSmallShare ? 0 : memory_bytes_ / kLeftShare;
+  return work.bytes <= FreeBytesLocked() - left;
 }
 
-bool PlanningPool::NextHasRoomLocked(size_t kind) const {
-  const Line& line = lines_[kind];
-  const auto next = line.shares.Next(line.owners.begin(), line.owners.end());
-  return next == line.owners.end() || HasRoomLocked(next->second);
+bool PlanningPool::IsWaitedForLocked() const {
+  return std::ranges::any_of(lines_, [](const Line& line) { return line.without_room >= kMostWithoutRoom; });
 }
 
 std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwnerLocked(size_t kind) const {
   const Line& line = lines_[kind];
-  const auto next = line.shares.Next(line.owners.begin(), line.owners.end());
-  if (next != line.owners.end() && HasRoomLocked(next->second) &&
-      (!next->second.paused.empty() || !GivesWayLocked(kind)))
-    return next;
-  // Who has begun may go on: that makes room.
-  return line.shares.Next(line.owners.begin(), line.owners.end(),
-                          [](const Owner& owner) { return !owner.paused.empty(); });
-}
-
-bool PlanningPool::GivesWayLocked(size_t kind) const {
-  for (size_t other = 0; other < kPlanningClasses; ++other) {
-    if (other != kind && lines_[other].waiting > 0 && lines_[other].without_room >= kMostWithoutRoom)
-      return true;
-  }
-  return false;
+  const auto first = line.shares.Next(line.owners.begin(), line.owners.end());
+  const bool is_waited_for = IsWaitedForLocked();
+  return line.shares.Next(line.owners.begin(), line.owners.end(), [&](const Owner& owner) {
+    // Who has begun may go on: that makes room.
+    if (!owner.paused.empty()) return true;
+    const PlanningWork& work = owner.tasks.front().ticket->work();
+    const bool may_begin = !is_waited_for || work.bytes <= memory_bytes_ / kSmallShare ||
+                           (&owner == &first->second && line.without_room >= kMostWithoutRoom);
+    return may_begin && FitsLocked(work);
+  });
 }
 
 bool PlanningPool::MayRunLocked(size_t kind) const {
@@ -270,13 +265,14 @@ void PlanningPool::CountTurnLocked(size_t kind) {
   lines_[kind].others_computed = absl::ZeroDuration();
 }
 
-void PlanningPool::CountBeginningLocked(size_t kind) {
-  for (size_t other = 0; other < kPlanningClasses; ++other) {
-    Line& line = lines_[other];
-    const bool no_room = line.waiting > 0 && HasThreadLocked(other) && !NextHasRoomLocked(other);
-    line.without_room = no_room ? line.without_room + 1 : 0;
+void PlanningPool::CountBeginningLocked() {
+  for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
+    Line& line = lines_[kind];
+    const auto first = line.shares.Next(line.owners.begin(), line.owners.end());
+    const bool has_room = first == line.owners.end() || !first->second.paused.empty() ||
+                          !HasThreadLocked(kind) || FitsLocked(first->second.tasks.front().ticket->work());
+    line.without_room = has_room ? 0 : line.without_room + 1;
   }
-  lines_[kind].without_room = 0;
 }
 
 std::optional<PlanningPool::Entry> PlanningPool::TakeLocked(size_t kind, ThreadClock thread) {
@@ -294,7 +290,7 @@ std::optional<PlanningPool::Entry> PlanningPool::TakeLocked(size_t kind, ThreadC
     begun.before_turn = clock_->ComputedBy(begun.thread);
     begun.ticket->flag_.Resume();
   } else {
-    CountBeginningLocked(kind);
+    CountBeginningLocked();
     const uint64_t number = line.shares.Begin(owner->first, line.owners.begin(), line.owners.end());
     entry = owner->second.tasks.Pop();
     --line.waiting;
@@ -348,8 +344,6 @@ void PlanningPool::GiveTurnsAnewLocked() {
   CountComputedLocked();
   // A thread is free for what is next.
   if (NextClassLocked() != kPlanningClasses) return;
-  // What has begun leaves half of the memory to others, or runs to its end.
-  if (FreeBytesLocked() < memory_bytes_ / 2) return;
   for (size_t i = 0; i < running_.size() && PausedLocked() < kMostPaused;) {
     const bool is_over = clock_->ComputedBy(running_[i].thread) - running_[i].before_turn >= kTurn;
     if (!is_over || !PauseLocked(i)) ++i;
@@ -373,8 +367,21 @@ bool PlanningPool::Next(ThreadClock thread, Entry* entry) {
       return true;
     }
     if (stopped_ && WaitingLocked() + PausedLocked() == 0) return false;
-    changed_.Wait(&mutex_);
+    WaitLocked();
   }
+}
+
+void PlanningPool::WaitLocked() {
+  if (has_timekeeper_ || WaitingLocked() + PausedLocked() == 0) {
+    changed_.Wait(&mutex_);
+    return;
+  }
+  has_timekeeper_ = true;
+  changed_.WaitWithTimeout(&mutex_, kTurn);
+  has_timekeeper_ = false;
+  GiveTurnsAnewLocked();
+  // Another one keeps the time while this one computes.
+  changed_.SignalAll();
 }
 
 PlanningPool::Begun PlanningPool::TakeEndedLocked(const PlanningTicket& ticket) {

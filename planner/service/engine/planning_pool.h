@@ -23,8 +23,8 @@
 // turn, the task is paused (core/parallel/stop.h) and goes on when it is its owner's again.
 //
 // Memory is shared as well: a task says what it will take, and begins when there is room for it beside those
-// that have begun; alone it may begin in any case. Nothing begins before one that has waited for room while
-// 16 others began. Tasks are paused as long as half of the memory is left.
+// that have begun; alone it may begin in any case. Others pass it until 16 have, then small ones alone, which
+// take a thirty-second of the memory at most: for these an eighth is left by all others.
 #pragma once
 
 #include <algorithm>
@@ -133,8 +133,7 @@ class PlanningPool {
   // Stops a task: one that waits is taken out of the queue and called at once, on this thread; one that
   // computes ends as soon as it sees its token. Nothing for one that has ended.
   void Cancel(const PlanningTicketPtr& ticket);
-  // Stops tasks that have held their thread up to their limit, and has tasks take turns; to be called every
-  // 100 ms or so.
+  // Stops tasks that have held their thread up to their limit; to be called every 100 ms or so.
   void StopOverdue();
 
   // The process has no memory left: of the tasks that compute, stops the one that said that it takes most.
@@ -196,7 +195,7 @@ class PlanningPool {
     int passed_over = 0;
     absl::Duration others_computed;
     absl::Duration last_turn;
-    // Tasks of others that began while a thread was free for its next one and no memory.
+    // Tasks of others that began while a thread was free for the one that is first, and no memory.
     int without_room = 0;
 
     bool waits() const { return waiting + paused > 0; }
@@ -211,19 +210,17 @@ class PlanningPool {
   bool HasThreadLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the memory, beside what has begun.
   int64_t FreeBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the owner's next task has begun, or has room beside those that have.
-  bool HasRoomLocked(const Owner& owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The same of the owner of the class whose turn it is.
-  bool NextHasRoomLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Something of another class has waited for room for so long that nothing of this one may begin.
-  bool GivesWayLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a task that has not begun has room beside those that have.
+  bool FitsLocked(const PlanningWork& work) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A task has waited for room for so long that none but small ones may begin before it.
+  bool IsWaitedForLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The owner whose next task is next; the end where none may go on or begin now.
   std::map<std::string, Owner>::const_iterator NextOwnerLocked(size_t kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the class its turn: a task that was paused goes on, or one for `thread` begins.
   std::optional<Entry> TakeLocked(size_t kind, ThreadClock thread) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountTurnLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CountBeginningLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountBeginningLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndTurnLocked(const Begun& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Pauses those of the tasks that run whose turn is over, where others are next.
   void GiveTurnsAnewLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -237,6 +234,8 @@ class PlanningPool {
   absl::Duration ComputedBy(const Begun& task) const { return clock_->ComputedBy(task.thread) - task.before; }
   // What `computed` was not told of a task.
   absl::Duration Untold(const PlanningTicket& ticket, absl::Duration computed);
+  // Until something has changed, or a turn is over: of the threads that wait one looks after that.
+  void WaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Before each decision: owners' totals grow while their tasks compute.
   void CountComputedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a task out of its line; false when it does not wait.
@@ -259,6 +258,7 @@ class PlanningPool {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_timekeeper_ ABSL_GUARDED_BY(mutex_) = false;
   std::array<Line, kPlanningClasses> lines_ ABSL_GUARDED_BY(mutex_);
   std::vector<Begun> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;

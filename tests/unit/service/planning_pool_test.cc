@@ -103,9 +103,11 @@ TEST_F(PlanningPoolTest, AnOwnerWhosePlansTakeLongHasFewerOfThem) {
   Hold(pool);
   const auto add = [&](const std::string& owner, const std::string& name, absl::Duration takes) {
     Run(pool, {.owner = owner}, [this, name, takes](const PlanningTicket&) {
+      {
+        MutexLock lock(&mutex_);
+        order_.push_back(name);
+      }
       clock_.Advance(takes);
-      MutexLock lock(&mutex_);
-      order_.push_back(name);
     });
   };
   for (const char* name : {"long 1", "long 2", "long 3"}) add("long", name, absl::Seconds(3));
@@ -203,25 +205,23 @@ TEST_F(PlanningPoolTest, ATaskIsNotPausedWhileNobodyElseWaits) {
   EXPECT_TRUE(task.AwaitEnd().ok());
 }
 
-TEST_F(PlanningPoolTest, ATaskIsPausedAsLongAsHalfOfTheMemoryIsLeft) {
-  for (const int64_t bytes : {50, 51}) {
-    PlanningPool pool(1, 20, &clock_, /*memory_bytes=*/100);
-    LongTask task(&clock_);
-    Run(pool, {.owner = "long", .bytes = bytes}, task.AsTask());
-    task.AwaitSteps(100);
-    std::atomic<bool> other = false;
-    Run(pool, {.owner = "other", .bytes = 1}, [&](const PlanningTicket&) { other = true; });
-    if (bytes == 50) {
-      while (!other) std::this_thread::yield();
-    } else {
-      task.AwaitSteps(100);
-      EXPECT_FALSE(other);
-    }
-    task.End();
-    EXPECT_TRUE(task.AwaitEnd().ok());
-    pool.Shutdown(absl::Seconds(20));
-    EXPECT_TRUE(other);
+TEST_F(PlanningPoolTest, ASmallTaskWaitsForNoLargeOneAndNoRoomOfOne) {
+  PlanningPool pool(1, 20, &clock_, /*memory_bytes=*/320);
+  LongTask task(&clock_);
+  Run(pool, {.owner = "long", .bytes = 280}, task.AsTask());
+  task.AwaitSteps(100);
+  std::atomic<bool> large = false;
+  Run(pool, {.owner = "large", .bytes = 11}, [&](const PlanningTicket&) { large = true; });
+  for (int i = 0; i < 40; ++i) {
+    Event ran;
+    Run(pool, {.owner = "small", .bytes = 10}, [&](const PlanningTicket&) { ran.Notify(); });
+    ASSERT_TRUE(ran.Await());
   }
+  EXPECT_FALSE(large) << "an eighth is left to small ones";
+  task.End();
+  EXPECT_TRUE(task.AwaitEnd().ok());
+  pool.Shutdown(absl::Seconds(20));
+  EXPECT_TRUE(large);
 }
 
 TEST_F(PlanningPoolTest, ABatchGoesBeforeAWhatIfThatRuns) {
@@ -317,9 +317,11 @@ TEST_F(PlanningPoolTest, WhatIfsHaveAnEighthOfTheTimeWhileBatchesWait) {
   Hold(pool);
   const auto add = [&](PlanningClass kind, const std::string& name, absl::Duration takes) {
     Run(pool, {.kind = kind, .owner = name}, [this, name, takes](const PlanningTicket&) {
+      {
+        MutexLock lock(&mutex_);
+        order_.push_back(name);
+      }
       clock_.Advance(takes);
-      MutexLock lock(&mutex_);
-      order_.push_back(name);
     });
   };
   for (int i = 0; i < 40; ++i) add(kJobBatch, "batch", absl::Seconds(1));
@@ -559,7 +561,7 @@ TEST_F(PlanningPoolTest, ATaskBeginsWhenThereIsMemoryForItBesideThoseThatRun) {
     large_ran = true;
     large.Notify();
   });
-  Run(pool, {kWhatIf, "c", absl::InfiniteDuration(), 40}, [&](const PlanningTicket&) { small.Notify(); });
+  Run(pool, {kWhatIf, "c", absl::InfiniteDuration(), 20}, [&](const PlanningTicket&) { small.Notify(); });
   ASSERT_TRUE(small.Await());
   EXPECT_FALSE(large_ran);
   go_on.Notify();
@@ -587,7 +589,7 @@ TEST_F(PlanningPoolTest, NothingPassesATaskThatHasWaitedForMemoryForLong) {
   std::atomic<int> small = 0;
   Event last;
   for (int i = 0; i < 40; ++i) {
-    Run(pool, {kPreparation, "c", absl::InfiniteDuration(), 1}, [&](const PlanningTicket&) {
+    Run(pool, {kPreparation, "c", absl::InfiniteDuration(), 10}, [&](const PlanningTicket&) {
       if (++small == 40) last.Notify();
     });
   }
