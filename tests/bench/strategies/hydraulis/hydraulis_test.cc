@@ -165,14 +165,14 @@ TEST(HydraulisAssignmentTest, AReplicaOfManyStagesGetsLessThanOneThatHasNoRamp) 
   const std::vector<const Scheme*> replicas = {&flat, &deep};
   const std::vector<int64_t> lengths(20, 1000);
   const std::vector<int> replica_of_sample = Dispatch(replicas, lengths);
-  // 11 samples there and 9 with three more for the ramp here would be 12: the best are 11 or 12 beside them.
-  EXPECT_EQ(std::ranges::count(replica_of_sample, 0), 12);
+  // At best 12 beside 8 with a ramp of three more, or 11 beside 9.
+  EXPECT_GE(std::ranges::count(replica_of_sample, 0), 11);
   EXPECT_DOUBLE_EQ(DispatchedNs(replicas, lengths, replica_of_sample), 12'000);
 }
 
 TEST(HydraulisPackingTest, ImprovesOnLongestFirst) {
   const Scheme scheme = {.token_ns = 1, .most_tokens = 100};
-  // Longest first alone has 8 + 6 + 6 and 8 + 7: 3 and 2 samples, 20 beside 15.
+  // Longest first alone has 8 + 5 + 4 beside 7 + 6.
   const std::vector<int64_t> lengths = {8, 7, 6, 5, 4};
   const std::vector<uint32_t> samples = {0, 1, 2, 3, 4};
   const std::optional<MicroBatches> packed = Pack(scheme, lengths, samples, 2);
