@@ -5,7 +5,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOPS = 200e12
-HIDDEN, LAYERS, HEADS, FFN, VOCAB = 6656, 60, 52, 17920, 32000
+HIDDEN, LAYERS, FFN, VOCAB = 6656, 60, 17920, 32000
+# Heads: tensor degrees and what of their speed products keep. What does not divide a model is never taken: 13 and 26 not the width of
+# 17,920. With 64 heads 8 and 16 can be had, as in Hydraulis' own runs.
+TENSOR = {52: ((2, 0.95), (4, 0.9), (13, 0.8), (26, 0.7)), 64: ((2, 0.95), (4, 0.9), (8, 0.85), (16, 0.75))}
 # Fixed costs and half efficiency as in the reference profile of GPT 6.7B.
 HALF_EFFICIENCY_TOKENS = 512
 FIXED_NS = 300_000
@@ -15,7 +18,7 @@ def nanoseconds(flops):
     return flops / FLOPS * 1e9
 
 
-def llama_32b():
+def llama_32b(heads=52):
     """As `penstock` reads it (execution.md, section 14, ProfileFile)."""
     weights = 4 * HIDDEN * HIDDEN + 3 * HIDDEN * FFN
     # bf16: inputs of the linear layers, of norms and of the products inside (Korthikanti et al. 2022, section 4, for a gated layer).
@@ -38,7 +41,7 @@ def llama_32b():
         "backward_ratio_none": 2,
         "loss_tokens_only": True,
     }
-    tensor = [{"degree": degree, "efficiency": efficiency} for degree, efficiency in ((2, 0.95), (4, 0.9), (13, 0.8), (26, 0.7))]
+    tensor = [{"degree": degree, "efficiency": efficiency} for degree, efficiency in TENSOR[heads]]
     layer["tensor"] = head["tensor"] = tensor
     cluster = {
         "memory_bytes": 80_000_000_000,
@@ -53,7 +56,7 @@ def llama_32b():
         "exchange_overlap": 1,
     }
     return {
-        "model": {"architecture": "ARCHITECTURE_GPT", "layers": LAYERS, "hidden": HIDDEN, "heads": HEADS, "ffn": FFN, "vocab": VOCAB, "max_sequence_length": 131072, "dtype": "DATA_TYPE_BFLOAT16", "feed_forward": "FEED_FORWARD_GATED_SILU", "position": "POSITION_ROTARY", "norm": "NORM_RMS"},
+        "model": {"architecture": "ARCHITECTURE_GPT", "layers": LAYERS, "hidden": HIDDEN, "heads": heads, "ffn": FFN, "vocab": VOCAB, "max_sequence_length": 131072, "dtype": "DATA_TYPE_BFLOAT16", "feed_forward": "FEED_FORWARD_GATED_SILU", "position": "POSITION_ROTARY", "norm": "NORM_RMS"},
         "profile": {
             "name": "llama_32b",
             "version": 1,

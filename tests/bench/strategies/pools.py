@@ -2,8 +2,8 @@
 """Iteration times of a 32B Llama on 64 ranks, planned: the best fixed mesh of tensor, pipeline and data ranks with packing, the same
 with our micro-batches, the best fixed mesh with stage groups, and a pool of strategies.
 
-The setting is that of Hydraulis' comparison (Li et al. 2024, section 7) as far as its paper says it; its own method is not here.
-Batches are those that `penstock advise` spreads over the rows. The best mesh of each kind is the one that advise finds.
+The setting is that of Hydraulis' comparison (Li et al. 2024, section 7) as far as its paper says it; hydraulis.py has its own method
+beside these. Batches are those that `penstock advise` spreads over the rows. The best mesh of each kind is the one that advise finds.
 
 Usage: tests/bench/strategies/pools.py --penstock build/release/bin/penstock --data FOLDER     (FOLDER/lengths/*.csv)
 """
