@@ -211,16 +211,22 @@ bool PlanningPool::HasThreadLocked(size_t kind) const {
   return others < shared_threads_ && own < std::max<size_t>(1, shared_threads_ - 1);
 }
 
-int64_t PlanningPool::FreeBytesLocked() const {
-  int64_t free = memory_bytes_;
-  ForEachBegunLocked([&](const Begun& task) { free -= std::min(free, task.ticket->work().bytes); });
-  return free;
+PlanningPool::Room PlanningPool::RoomLocked() const {
+  Room room = {.free = memory_bytes_, .all = true};
+  ForEachBegunLocked([&](const Begun& task) {
+    room.free -= std::min(room.free, task.ticket->work().bytes);
+    room.all = false;
+  });
+  return room;
 }
 
-bool PlanningPool::FitsLocked(const PlanningWork& work) const {
-  if (running_.size() + PausedLocked() == 0) return true;
-  const int64_t left = work.bytes <= memory_bytes_ / kSmallShare ? 0 : memory_bytes_ / kLeftShare;
-  return work.bytes <= FreeBytesLocked() - left;
+bool PlanningPool::Fits(const PlanningWork& work, const Room& room) const {
+  const int64_t left = IsSmall(work) ? 0 : memory_bytes_ / kLeftShare;
+  return room.all || work.bytes <= room.free - left;
+}
+
+bool PlanningPool::IsSmall(const PlanningWork& work) const {
+  return work.bytes <= memory_bytes_ / kSmallShare;
 }
 
 bool PlanningPool::IsWaitedForLocked() const {
@@ -231,13 +237,14 @@ std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwn
   const Line& line = lines_[kind];
   const auto first = line.shares.Next(line.owners.begin(), line.owners.end());
   const bool is_waited_for = IsWaitedForLocked();
+  const Room room = RoomLocked();
   return line.shares.Next(line.owners.begin(), line.owners.end(), [&](const Owner& owner) {
     // Who has begun may go on: that makes room.
     if (!owner.paused.empty()) return true;
     const PlanningWork& work = owner.tasks.front().ticket->work();
-    const bool may_begin = !is_waited_for || work.bytes <= memory_bytes_ / kSmallShare ||
+    const bool may_begin = !is_waited_for || IsSmall(work) ||
                            (&owner == &first->second && line.without_room >= kMostWithoutRoom);
-    return may_begin && FitsLocked(work);
+    return may_begin && Fits(work, room);
   });
 }
 
@@ -266,11 +273,12 @@ void PlanningPool::CountTurnLocked(size_t kind) {
 }
 
 void PlanningPool::CountBeginningLocked() {
+  const Room room = RoomLocked();
   for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
     Line& line = lines_[kind];
     const auto first = line.shares.Next(line.owners.begin(), line.owners.end());
     const bool has_room = first == line.owners.end() || !first->second.paused.empty() ||
-                          !HasThreadLocked(kind) || FitsLocked(first->second.tasks.front().ticket->work());
+                          !HasThreadLocked(kind) || Fits(first->second.tasks.front().ticket->work(), room);
     line.without_room = has_room ? 0 : line.without_room + 1;
   }
 }

@@ -201,6 +201,12 @@ class PlanningPool {
     bool waits() const { return waiting + paused > 0; }
   };
 
+  // Of the memory, beside what has begun; `all`: nothing has.
+  struct Room {
+    int64_t free = 0;
+    bool all = false;
+  };
+
   void Work();
   // Waits for the next task for the thread; false when the pool is stopped and empty.
   bool Next(ThreadClock thread, Entry* entry);
@@ -208,10 +214,10 @@ class PlanningPool {
   size_t NextClassLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRunLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasThreadLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of the memory, beside what has begun.
-  int64_t FreeBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Room RoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a task that has not begun has room beside those that have.
-  bool FitsLocked(const PlanningWork& work) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Fits(const PlanningWork& work, const Room& room) const;
+  bool IsSmall(const PlanningWork& work) const;
   // A task has waited for room for so long that none but small ones may begin before it.
   bool IsWaitedForLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The owner whose next task is next; the end where none may go on or begin now.
