@@ -172,8 +172,7 @@ void PlanningPool::StopOverdue() {
     for (Begun& running : running_) {
       if (now - running.started >= running.ticket->work().limit)
         running.ticket->Stop(PlanningTicket::Cause::kLimit);
-      const absl::Duration so_far = ComputedBy(running);
-      computed.emplace_back(running.ticket, so_far - std::exchange(running.told, so_far));
+      computed.emplace_back(running.ticket, TellOf(running));
     }
   }
   if (computed_ == nullptr) return;
@@ -413,24 +412,29 @@ PlanningPool::Begun PlanningPool::TakeEndedLocked(const PlanningTicket& ticket) 
   return ended;
 }
 
-void PlanningPool::End(const PlanningTicket& ticket, absl::Duration computed) {
+void PlanningPool::End(const PlanningTicket& ticket) {
   MutexLock lock(&mutex_);
   const Begun ended = TakeEndedLocked(ticket);
-  lines_[IndexOf(ticket.work().kind)].shares.End(ended.number, computed);
+  lines_[IndexOf(ticket.work().kind)].shares.End(ended.number, ComputedBy(ended));
   changed_.SignalAll();  // others may run now, and Shutdown waits for the last
 }
 
-absl::Duration PlanningPool::Untold(const PlanningTicket& ticket, absl::Duration computed) {
+absl::Duration PlanningPool::TellOf(Begun& task) const {
+  const absl::Duration computed = ComputedBy(task);
+  return computed - std::exchange(task.told, computed);
+}
+
+absl::Duration PlanningPool::TellOf(const PlanningTicket& ticket) {
   MutexLock lock(&mutex_);
-  absl::Duration told;
-  const auto take = [&](Begun& one) {
-    if (one.ticket.get() == &ticket) told = std::exchange(one.told, computed);
+  absl::Duration untold;
+  const auto tell = [&](Begun& one) {
+    if (one.ticket.get() == &ticket) untold = TellOf(one);
   };
-  std::ranges::for_each(running_, take);
+  std::ranges::for_each(running_, tell);
   Line& line = lines_[IndexOf(ticket.work().kind)];
   if (const auto owner = line.owners.find(ticket.work().owner); owner != line.owners.end())
-    std::ranges::for_each(owner->second.paused, take);
-  return computed - told;
+    std::ranges::for_each(owner->second.paused, tell);
+  return untold;
 }
 
 // Calls and the journal go first: each of their answers waits for a few threads to wake up one after the
@@ -439,14 +443,12 @@ void PlanningPool::Work() {
   BecomeBackgroundThread();
   const ThreadClock thread = ClockOfThisThread();
   for (Entry entry; Next(thread, &entry); entry = Entry()) {
-    const absl::Duration before = clock_->ComputedBy(thread);
     {
       const core::PausesHere pauses(&entry.ticket->flag_);
       entry.task(*entry.ticket);
     }
-    const absl::Duration computed = clock_->ComputedBy(thread) - before;
-    if (computed_ != nullptr) computed_(entry.ticket->work(), Untold(*entry.ticket, computed));
-    End(*entry.ticket, computed);
+    if (computed_ != nullptr) computed_(entry.ticket->work(), TellOf(*entry.ticket));
+    End(*entry.ticket);
   }
 }
 

@@ -236,10 +236,11 @@ class PlanningPool {
   Begun TakeEndedLocked(const PlanningTicket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(const PlanningTicket& ticket, absl::Duration computed);
+  void End(const PlanningTicket& ticket);
   absl::Duration ComputedBy(const Begun& task) const { return clock_->ComputedBy(task.thread) - task.before; }
-  // What `computed` was not told of a task.
-  absl::Duration Untold(const PlanningTicket& ticket, absl::Duration computed);
+  // What `computed` was not told of a task, and is now.
+  absl::Duration TellOf(Begun& task) const;
+  absl::Duration TellOf(const PlanningTicket& ticket);
   // Until something has changed, or a turn is over: of the threads that wait one looks after that.
   void WaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Before each decision: owners' totals grow while their tasks compute.
