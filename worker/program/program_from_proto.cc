@@ -223,8 +223,7 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
     if (message.real_tokens() == 0)
       return Invalid(
           "real_tokens is 0, but losses of the model's routers are divided by it, and a batch with experts "
-          "of a "
-          "capacity has some");
+          "of a capacity has some");
     micro_batch.batch_tokens = message.real_tokens();
   }
   PENSTOCK_RETURN_IF_ERROR(AppendPlaces(proto, job, micro_batch));
