@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 
+#include "common/sync/sync.h"
 #include "planner/service/engine/clock.h"
 
 namespace penstock {
@@ -14,22 +16,28 @@ class FakeClock final : public SteadyClock {
   absl::Time TimeOfDay() const override {
     return absl::FromUnixSeconds(kStart) + (Now() - absl::UnixEpoch());
   }
-  // Every thread computes while time advances.
-  absl::Duration ComputedBy(ThreadClock) const override {
-    return absl::Nanoseconds(nanoseconds_.load() - idle_.load());
+  absl::Duration ComputedBy(ThreadClock thread) const override {
+    MutexLock lock(&mutex_);
+    const auto found = computed_.find(thread);
+    return found == computed_.end() ? absl::ZeroDuration() : found->second;
   }
   // Nobody computes meanwhile.
-  void AdvanceIdle(absl::Duration by) {
-    idle_ += absl::ToInt64Nanoseconds(by);
+  void Advance(absl::Duration by) { nanoseconds_ += absl::ToInt64Nanoseconds(by); }
+  // The thread that calls computes meanwhile, and nobody else.
+  void Compute(absl::Duration by) {
+    {
+      MutexLock lock(&mutex_);
+      computed_[ClockOfThisThread()] += by;
+    }
     Advance(by);
   }
-  void Advance(absl::Duration by) { nanoseconds_ += absl::ToInt64Nanoseconds(by); }
 
  private:
   static constexpr int64_t kStart = 1'800'000'000;
 
   std::atomic<int64_t> nanoseconds_{1'000'000'000};
-  std::atomic<int64_t> idle_{0};
+  mutable Mutex mutex_;
+  std::map<ThreadClock, absl::Duration> computed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock

@@ -246,7 +246,7 @@ TEST_F(EngineTest, TellsPlanningTimeAndIterationsToTheObserver) {
     std::atomic<int> ok = 0;
     std::atomic<int> completed = 0;
   } recorder;
-  FakeBatchPlannerFactory planners([&](const v1::Batch&) { clock_.Advance(absl::Milliseconds(5)); });
+  FakeBatchPlannerFactory planners([&](const v1::Batch&) { clock_.Compute(absl::Milliseconds(5)); });
   MemoryEventStore store;
   PlannerEngine engine({}, {&planners, &checker_, &store, &clock_, &recorder});
   ASSERT_TRUE(RegisterJob(engine, MakeJob("job", 1)).ok());

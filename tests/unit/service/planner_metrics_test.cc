@@ -64,7 +64,7 @@ TEST_F(PlannerMetricsTest, OwnersJobsAreCountedByWhetherAnybodyStartedThem) {
 }
 
 TEST_F(PlannerMetricsTest, WhatAnOwnerUsesAndWhatItsQuotasRefusedIsSeen) {
-  Start({.owners = {.samples_a_minute = 8}}, [this](const v1::Batch&) { clock_.Advance(absl::Seconds(3)); });
+  Start({.owners = {.samples_a_minute = 8}}, [this](const v1::Batch&) { clock_.Compute(absl::Seconds(3)); });
   Watch();
   v1::JobSpec spec = MakeJob("job");
   spec.set_owner("team");

@@ -30,7 +30,7 @@ class PlannerTracingTest : public EngineFixture {
   void StartTraced() {
     engine_.reset();
     planners_ = std::make_unique<FakeBatchPlannerFactory>(
-        [this](const v1::Batch&) { clock_.Advance(absl::Milliseconds(5)); });
+        [this](const v1::Batch&) { clock_.Compute(absl::Milliseconds(5)); });
     store_ = std::make_unique<MemoryEventStore>();
     RestartTraced();
   }

@@ -107,7 +107,7 @@ TEST_F(PlanningPoolTest, AnOwnerWhosePlansTakeLongHasFewerOfThem) {
         MutexLock lock(&mutex_);
         order_.push_back(name);
       }
-      clock_.Advance(takes);
+      clock_.Compute(takes);
     });
   };
   for (const char* name : {"long 1", "long 2", "long 3"}) add("long", name, absl::Seconds(3));
@@ -125,8 +125,8 @@ TEST_F(PlanningPoolTest, WhatATaskComputesCountsAndNotHowLongItHoldsItsThread) {
   Hold(pool);
   const auto add = [&](const std::string& owner, absl::Duration computes, absl::Duration waits) {
     Run(pool, {.owner = owner}, [this, owner, computes, waits](const PlanningTicket&) {
-      clock_.Advance(computes);
-      clock_.AdvanceIdle(waits);
+      clock_.Compute(computes);
+      clock_.Advance(waits);
       MutexLock lock(&mutex_);
       order_.push_back(owner);
     });
@@ -148,7 +148,7 @@ class LongTask {
   PlanningPool::Task AsTask() {
     return [this](const PlanningTicket& ticket) {
       while (!ticket.stop().stopped() && !end_) {
-        clock_->Advance(absl::Milliseconds(1));
+        clock_->Compute(absl::Milliseconds(1));
         ++steps_;
       }
       told_ = ticket.Explain(ticket.stop().status());
@@ -211,10 +211,10 @@ TEST_F(PlanningPoolTest, ASmallTaskWaitsForNoLargeOneAndNoRoomOfOne) {
   Run(pool, {.owner = "long", .bytes = 280}, task.AsTask());
   task.AwaitSteps(100);
   std::atomic<bool> large = false;
-  Run(pool, {.owner = "large", .bytes = 11}, [&](const PlanningTicket&) { large = true; });
+  Run(pool, {.owner = "large", .bytes = 17}, [&](const PlanningTicket&) { large = true; });
   for (int i = 0; i < 40; ++i) {
     Event ran;
-    Run(pool, {.owner = "small", .bytes = 10}, [&](const PlanningTicket&) { ran.Notify(); });
+    Run(pool, {.owner = "small", .bytes = 16}, [&](const PlanningTicket&) { ran.Notify(); });
     ASSERT_TRUE(ran.Await());
   }
   EXPECT_FALSE(large) << "an eighth is left to small ones";
@@ -322,7 +322,7 @@ TEST_F(PlanningPoolTest, WhatIfsHaveAnEighthOfTheTimeWhileBatchesWait) {
         MutexLock lock(&mutex_);
         order_.push_back(name);
       }
-      clock_.Advance(takes);
+      clock_.Compute(takes);
     });
   };
   for (int i = 0; i < 40; ++i) add(kJobBatch, "batch", absl::Seconds(1));
@@ -340,14 +340,14 @@ TEST_F(PlanningPoolTest, WhoComesAnewIsNextAndHasNothingSaved) {
   PlanningPool pool(1, 20, &clock_);
   Event first, came;
   Run(pool, {.owner = "old"}, [&](const PlanningTicket&) {
-    clock_.Advance(absl::Seconds(100));
+    clock_.Compute(absl::Seconds(100));
     first.Notify();
     came.Await();
   });
   ASSERT_TRUE(first.Await());
   const auto add = [&](const std::string& owner, const std::string& name) {
     Run(pool, {.owner = owner}, [this, name](const PlanningTicket&) {
-      clock_.Advance(absl::Seconds(1));
+      clock_.Compute(absl::Seconds(1));
       MutexLock lock(&mutex_);
       order_.push_back(name);
     });
