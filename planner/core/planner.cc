@@ -19,6 +19,7 @@
 #include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/fit/plan_forward.h"
 #include "planner/core/fit/plan_in_memory.h"
+#include "planner/core/footprint/packed_starts.h"
 #include "planner/core/search/foreseen_size.h"
 #include "planner/core/search/linear_pipeline.h"
 #include "planner/core/search/policies.h"
@@ -415,11 +416,15 @@ PlanningShape Planner::RoughShape(const Batch& batch, const ScheduleSpace& space
   shape.searches = job_.policy == Policy::kDynamic;
   TokenSums all;
   double longest = 1;
+  std::vector<double> lengths;
+  lengths.reserve(batch.samples.size());
   for (const SampleTokens& sample : batch.samples) {
     AddPacked(sample, &all);
-    longest = std::max(longest, static_cast<double>(sample.source) + sample.target);
+    lengths.push_back(static_cast<double>(sample.source) + sample.target);
+    longest = std::max(longest, lengths.back());
   }
   shape.longest_fill = (all.source + all.target) / longest;
+  if (shape.searches) shape.packed = PackedStartMicroBatches(lengths);
   shape.roomy = RoomyMicroBatches(space, ShareOf(all, 1.0 / static_cast<double>(shape.replicas)));
   if (job_.policy == Policy::kPadding) shape.micro_batch_size = std::max(1, job_.micro_batch_size);
   return shape;

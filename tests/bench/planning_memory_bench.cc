@@ -115,9 +115,9 @@ int Main(int argc, char** argv) {
             << columns << " estimate " << estimate.planning_bytes << " kept " << estimate.plan_bytes
             << " message " << estimate.plan_message_bytes << " program " << estimate.program_message_bytes
             << " micro_batches " << estimate.micro_batches << " roomy " << shape.roomy << " fill "
-            << shape.longest_fill << " size " << shape.micro_batch_size << " micro_batches " << micro_batches
-            << " instructions " << instructions << " seconds " << seconds << " packing " << packing_seconds
-            << " unpacking " << unpacking_seconds << std::endl;
+            << shape.longest_fill << " packed " << shape.packed << " size " << shape.micro_batch_size
+            << " micro_batches " << micro_batches << " instructions " << instructions << " seconds "
+            << seconds << " packing " << packing_seconds << " unpacking " << unpacking_seconds << std::endl;
   return 0;
 }
 

@@ -45,7 +45,7 @@ constexpr double kSampleBytes = 160;
 // What is taken however small the batch is; and what is told at least: how many micro-batches the plan of a
 // small batch has is less sure.
 constexpr double kLeastBytes = 5.5e6;
-constexpr int64_t kFewestBytes = 16'000'000;
+constexpr int64_t kFewestBytes = 24'000'000;
 // Search and programs follow each other: of the lesser of both this share is there beside the other.
 constexpr double kLesserShare = 0.1;
 // Above what was measured.
@@ -70,17 +70,6 @@ constexpr double kPlainDepthPower = 0.4;
 constexpr double kFewOfLongest = 4;
 // Where context ranks divide samples: as many micro-batches as are roomy, however deep the pipeline is.
 constexpr double kPlanRoomyOfContext = 1;
-// Caps that samples are packed to, of the longest one, and starts for each.
-struct Cap {
-  double of_longest;
-  int starts;
-};
-constexpr Cap kCaps[] = {{1, 2}, {1.25, 1}, {1.5, 2}, {1.75, 1}, {2, 2}, {2.25, 1}};
-
-// First-fit fills each pair of neighbours to more than a cap.
-double PackedTo(const PlanningShape& shape, double cap) {
-  return std::min(static_cast<double>(shape.samples), 2 * shape.longest_fill / cap + 1);
-}
 
 // Of all replicas: a number that is not exceeded by the starts but for packing to a cap.
 double MostMicroBatches(const PlanningShape& shape) {
@@ -93,9 +82,7 @@ double StartMicroBatches(const PlanningShape& shape) {
   const double samples = static_cast<double>(shape.samples);
   // They try micro-batches of one sample, too.
   if (!shape.searches) return samples;
-  double all = samples + kStartsOfACount * MostMicroBatches(shape) / (1 - 1 / kCountStep);
-  for (const Cap& cap : kCaps) all += cap.starts * PackedTo(shape, cap.of_longest);
-  return all;
+  return samples + kStartsOfACount * MostMicroBatches(shape) / (1 - 1 / kCountStep) + shape.packed;
 }
 
 // Micro-batches that hold a whole number of the longest sample, of policies that do not search; 0 where they
@@ -178,6 +165,7 @@ PlanningShape WithSamples(PlanningShape shape, int64_t samples) {
   shape.samples = samples;
   shape.roomy *= scale;
   shape.longest_fill *= scale;
+  shape.packed *= scale;
   return shape;
 }
 

@@ -8,9 +8,9 @@
 // that ranks have for micro-batches (`roomy`) and from how uneven the lengths are (`longest_fill`).
 //
 // The bytes are measured (tests/bench/planning_memory_bench.cc, docs/results/2026-11-25-planner-memory.md):
-// never below what was measured there, and at most twice as much where that is above 16 MB; of other shapes
-// nearly always. It is no bound:
-// who plans must be able to stop a plan that takes more.
+// never below what was measured there, and at most twice as much where that is above 16 MB, with 24 MB at
+// least; of other shapes nearly always. It is no bound: who plans must be able to stop a plan that takes
+// more.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ struct PlanningShape {
   double roomy = 0;
   // Micro-batches that the batch would make if each held as many tokens as the longest sample has.
   double longest_fill = 0;
+  // Of the search's starts that pack to a cap (packed_starts.h).
+  double packed = 0;
   // The policy searches divisions (dynamic), or has few.
   bool searches = true;
   // Samples of a micro-batch at least, as the job says or as was foreseen (search/foreseen_size.h); 0: not

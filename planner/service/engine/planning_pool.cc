@@ -15,7 +15,7 @@ constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
 // Turns that a task is passed over for want of memory before nothing else begins.
 constexpr int kMostWithoutRoom = 16;
 // Of the memory: what a task takes at most that waits for nobody's room, and what others leave to such tasks.
-constexpr int64_t kSmallShare = 32;
+constexpr int64_t kSmallShare = 20;
 constexpr int64_t kLeftShare = 8;
 // A turn: what a task computes before others are asked for.
 constexpr absl::Duration kTurn = absl::Milliseconds(20);

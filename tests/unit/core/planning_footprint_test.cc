@@ -3,13 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "planner/core/footprint/packed_starts.h"
+#include "planner/core/partition/groups.h"
+#include "tests/bench/drawn_lengths.h"
+
 namespace penstock::core {
 namespace {
 
 // Rows of planning_memory_bench (docs/results/2026-11-25-planner-memory.md). One stage a position.
 struct Measured {
   int64_t samples, replicas, positions, context;
-  double roomy, fill;
+  double roomy, fill, packed;
   bool searches;
   // As foreseen (search/foreseen_size.h); 0: it was not looked at.
   int64_t micro_batch_size;
@@ -21,6 +29,8 @@ constexpr Measured kMeasured[] = {
 
 // A small plan takes what the process takes for it anyway.
 constexpr double kSmall = 16;
+// What is told at least, bytes.
+constexpr int64_t kTold = 24'000'000;
 
 PlanningShape ShapeOf(const Measured& row) {
   return {.samples = row.samples,
@@ -31,6 +41,7 @@ PlanningShape ShapeOf(const Measured& row) {
           .context = row.context,
           .roomy = row.roomy,
           .longest_fill = row.fill,
+          .packed = row.packed,
           .searches = row.searches,
           .micro_batch_size = row.micro_batch_size};
 }
@@ -45,12 +56,29 @@ TEST(PlanningFootprintTest, IsNeverBelowWhatWasMeasuredAndAtMostTwiceAsMuch) {
   }
 }
 
+// Above all starts together that pack to a cap, and not far.
+TEST(PlanningFootprintTest, MicroBatchesOfStartsThatPackAreForetold) {
+  constexpr double kCaps[] = {1, 1.25, 1.5, 1.75, 2, 2.25};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const std::vector<double> sizes = DrawLengths(seed, 300 + 10 * static_cast<int64_t>(seed));
+    const double longest = *std::ranges::max_element(sizes);
+    size_t made = 0;
+    for (size_t cap = 0; cap < std::size(kCaps); ++cap) {
+      made += FirstFitDecreasing(sizes, kCaps[cap] * longest).size();
+      if (cap % 2 == 0) made += BudgetGroups(sizes, kCaps[cap] * longest).size();
+    }
+    const double foretold = PackedStartMicroBatches(sizes);
+    EXPECT_GE(foretold, static_cast<double>(made)) << "seed " << seed;
+    EXPECT_LE(foretold, 1.5 * static_cast<double>(made) + 6) << "seed " << seed;
+  }
+}
+
 TEST(PlanningFootprintTest, MoreSamplesTakeMore) {
   const PlanningShape shape = ShapeOf(kMeasured[0]);
   int64_t before = 0;
   for (int64_t samples = 1; samples < 1'000'000; samples *= 3) {
     const PlanningFootprint footprint = FootprintOf(WithSamples(shape, samples));
-    if (footprint.planning_bytes > static_cast<int64_t>(kSmall * 1e6)) {
+    if (footprint.planning_bytes > kTold) {
       EXPECT_GT(footprint.planning_bytes, before);
     }
     before = footprint.planning_bytes;
