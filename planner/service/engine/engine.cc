@@ -291,15 +291,27 @@ bool PlannerEngine::stopped() const {
   return stopped_;
 }
 
-absl::Status PlannerEngine::ReserveWhatIf(const std::string& payer, size_t samples) {
+absl::Status PlannerEngine::ReserveWhatIf(const std::string& payer) {
   PENSTOCK_RETURN_IF_ERROR(quotas_.CheckPlanning(payer));
-  if (!pool_.TryReserve(PlanningClass::kWhatIf, payer, 1)) {
-    if (stopped()) return absl::UnavailableError("the planner stops; try again");
-    return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
+  if (pool_.TryReserve(PlanningClass::kWhatIf, payer, 1)) return absl::OkStatus();
+  if (stopped()) return absl::UnavailableError("the planner stops; try again");
+  return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
+}
+
+// What costs nothing to refuse is refused before anybody looks at the batch.
+absl::StatusOr<int64_t> PlannerEngine::ReservePlan(const v1::PlanBatchRequest& request,
+                                                   const std::string& payer) {
+  const v1::Batch& batch = request.batch();
+  PENSTOCK_RETURN_IF_ERROR(quotas_.CheckSamples(payer));
+  PENSTOCK_RETURN_IF_ERROR(ReserveWhatIf(payer));
+  const absl::StatusOr<int64_t> bytes = AdmitPlanBatch(request);
+  absl::Status status = bytes.status();
+  if (status.ok()) {
+    const int samples = batch.samples_size() + batch.validation().samples_size();
+    status = quotas_.TakeSamples(payer, static_cast<size_t>(samples));
   }
-  if (samples == 0) return absl::OkStatus();
-  absl::Status status = quotas_.TakeSamples(payer, samples);
-  if (!status.ok()) pool_.Release(PlanningClass::kWhatIf, payer, 1);
+  if (status.ok()) return bytes;
+  pool_.Release(PlanningClass::kWhatIf, payer, 1);
   return status;
 }
 
@@ -312,7 +324,7 @@ absl::Status PlannerEngine::BeginWhatIf(const PlanningTicket& ticket) const {
 PlanningTicketPtr PlannerEngine::ReviseCosts(const v1::ReviseCostsRequest& request, std::string payer,
                                              CostsDone done) {
   absl::Status status = dependencies_.planners->Check(request.job());
-  if (status.ok()) status = ReserveWhatIf(payer, /*samples=*/0);
+  if (status.ok()) status = ReserveWhatIf(payer);
   if (!status.ok()) {
     done(status);
     return nullptr;
@@ -333,15 +345,9 @@ PlanningTicketPtr PlannerEngine::ReviseCosts(const v1::ReviseCostsRequest& reque
 
 PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::string payer,
                                            PlanDone done) {
-  const absl::StatusOr<int64_t> bytes = AdmitPlanBatch(request);
+  const absl::StatusOr<int64_t> bytes = ReservePlan(request, payer);
   if (!bytes.ok()) {
     done(bytes.status());
-    return nullptr;
-  }
-  const v1::Batch& batch = request.batch();
-  const int samples = batch.samples_size() + batch.validation().samples_size();
-  if (absl::Status status = ReserveWhatIf(payer, static_cast<size_t>(samples)); !status.ok()) {
-    done(status);
     return nullptr;
   }
   // The caller's request may go before its turn comes.

@@ -160,8 +160,11 @@ class PlannerEngine {
   absl::Status AdmitPreparation(const v1::JobSpec& spec) const;
   absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request, core::StopToken stop) const;
   bool stopped() const;
-  // A place for what no job waits for, and its samples. Possible errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
-  absl::Status ReserveWhatIf(const std::string& payer, size_t samples);
+  // A place for what no job waits for. Possible errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
+  absl::Status ReserveWhatIf(const std::string& payer);
+  // A place for a plan, and its samples of the quota: what planning it takes. Possible errors: as
+  // ReserveWhatIf and AdmitPlanBatch.
+  absl::StatusOr<int64_t> ReservePlan(const v1::PlanBatchRequest& request, const std::string& payer);
   // Possible errors: those of the ticket, RESOURCE_EXHAUSTED (a quota).
   absl::Status BeginWhatIf(const PlanningTicket& ticket) const;
   // The job with this specification: the one that is there, or a new one.

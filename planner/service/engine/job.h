@@ -146,6 +146,9 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::StatusOr<std::vector<int64_t>> ValidateBatches(const v1::SubmitBatchesRequest& request,
                                                        const BatchPlanner& planner) const;
   absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Room for what is kept ahead of the ranks.
+  absl::Status CheckRoomAheadLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckMayAdmit(const v1::SubmitBatchesRequest& request) const;
   absl::Status TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known, uint64_t next) const;
   absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -69,6 +69,34 @@ absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t
   return status.ok() ? status : WithRetryIteration(std::move(status), next);
 }
 
+absl::Status Job::CheckRoomAheadLocked() const {
+  const uint64_t completed = state_.progress().completed();
+  const uint64_t next = state_.admission().next_iteration();
+  const size_t bytes = values_.BytesFrom(completed);
+  if (next <= completed || bytes < services_.memory->OfOneJob()) return absl::OkStatus();
+  return WithRetryIteration(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "batches and plans ahead take ", bytes, " bytes, the limit is ", services_.memory->OfOneJob(),
+          ": retry from iteration ", next, " when ranks have reported more")),
+      next);
+}
+
+// To look at a large batch takes milliseconds, and who feeds as fast as it can is refused most of the time:
+// what refuses new batches whatever they hold is asked first. Of batches that were seen the content decides.
+absl::Status Job::CheckMayAdmit(const v1::SubmitBatchesRequest& request) const {
+  MutexLock lock(&mutex_);
+  PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
+  const Admission& admission = state_.admission();
+  const uint64_t next = admission.next_iteration();
+  if (request.batches(0).iteration() != next) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(admission.CheckWindow(next + static_cast<uint64_t>(request.batches_size()) - 1,
+                                                 state_.progress().completed() + state_.window()));
+  PENSTOCK_RETURN_IF_ERROR(CheckRoomAheadLocked());
+  absl::Status status = services_.quotas->CheckPlanning(payer_);
+  if (status.ok()) status = services_.quotas->CheckSamples(payer_);
+  return status.ok() ? status : WithRetryIteration(std::move(status), next);
+}
+
 // Takes the batches that are new.
 absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted) {
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
@@ -79,13 +107,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted
                                                                      completed + state_.window()));
   if (known == hashes.size()) return absl::OkStatus();
   const uint64_t next = admission.next_iteration();
-  if (next > completed && values_.BytesFrom(completed) >= services_.memory->OfOneJob()) {
-    return WithRetryIteration(
-        absl::ResourceExhaustedError(absl::StrCat(
-            "batches and plans ahead take ", values_.BytesFrom(completed), " bytes, the limit is ",
-            services_.memory->OfOneJob(), ": retry from iteration ", next, " when ranks have reported more")),
-        next);
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckRoomAheadLocked());
   PENSTOCK_RETURN_IF_ERROR(TakeFromQuotas(request, known, next));
   StoredBatches stored;
   store::v1::Event event;
@@ -110,6 +132,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted
 absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBatchesRequest& request) {
   Submitted submitted;
   submitted.asked = TimeOfDay();
+  PENSTOCK_RETURN_IF_ERROR(CheckMayAdmit(request));
   PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
   PENSTOCK_ASSIGN_OR_RETURN(submitted.planning_bytes, ValidateBatches(request, *planner));
   // Once, for its hash and for the store, and before the lock is taken.

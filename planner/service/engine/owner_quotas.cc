@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "common/sync/sync.h"
 #include "planner/service/engine/minute_bucket.h"
 #include "planner/service/engine/payer.h"
@@ -50,17 +51,16 @@ class OwnerQuotas::Counts {
     --owners_.find(payer)->second.use.streams;
   }
 
+  absl::Status CheckSamples(const std::string& payer) {
+    MutexLock lock(&mutex_);
+    return CheckSamplesLocked(OwnerLocked(payer), payer);
+  }
+
   absl::Status TakeSamples(const std::string& payer, size_t samples) {
     MutexLock lock(&mutex_);
     Owner& owner = OwnerLocked(payer);
-    const absl::Time now = clock_->Now();
-    if (const absl::Duration wait = owner.samples.Wait(now); wait > absl::ZeroDuration()) {
-      return RefuseLocked(owner, OwnerQuota::kSamples,
-                          absl::StrCat(NameOfPayer(payer), " has used its samples, the quota is ",
-                                       limits_.samples_a_minute, " a minute: try again in ",
-                                       absl::FormatDuration(wait), ", or raise --samples-of-owner-a-minute"));
-    }
-    owner.samples.Take(static_cast<double>(samples), now);
+    PENSTOCK_RETURN_IF_ERROR(CheckSamplesLocked(owner, payer));
+    owner.samples.Take(static_cast<double>(samples), clock_->Now());
     owner.use.samples += samples;
     return absl::OkStatus();
   }
@@ -157,6 +157,16 @@ class OwnerQuotas::Counts {
     forget_at_ = std::max(kMostOwners, 2 * owners_.size());
   }
 
+  absl::Status CheckSamplesLocked(Owner& owner, const std::string& payer) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Duration wait = owner.samples.Wait(clock_->Now());
+    if (wait == absl::ZeroDuration()) return absl::OkStatus();
+    return RefuseLocked(owner, OwnerQuota::kSamples,
+                        absl::StrCat(NameOfPayer(payer), " has used its samples, the quota is ",
+                                     limits_.samples_a_minute, " a minute: try again in ",
+                                     absl::FormatDuration(wait), ", or raise --samples-of-owner-a-minute"));
+  }
+
   static absl::Status RefuseLocked(Owner& owner, OwnerQuota quota, const std::string& message) {
     ++owner.use.refused[static_cast<size_t>(quota)];
     return RefusedBy(quota, message);
@@ -190,6 +200,10 @@ std::shared_ptr<void> OwnerQuotas::OpenStreamAnyway(const std::string& payer) co
 
 std::shared_ptr<void> OwnerQuotas::Counted(const std::string& payer) const {
   return {nullptr, [counts = counts_, payer](void*) { counts->CloseStream(payer); }};
+}
+
+absl::Status OwnerQuotas::CheckSamples(const std::string& payer) const {
+  return counts_->CheckSamples(payer);
 }
 
 absl::Status OwnerQuotas::TakeSamples(const std::string& payer, size_t samples) const {

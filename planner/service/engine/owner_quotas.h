@@ -66,6 +66,8 @@ class OwnerQuotas {
 
   // Takes all or none. Possible errors: RESOURCE_EXHAUSTED (names the quota, and when to try again).
   absl::Status TakeSamples(const std::string& payer, size_t samples) const;
+  // What TakeSamples would say, and takes none.
+  absl::Status CheckSamples(const std::string& payer) const;
 
   // Whether something new may be planned. What it takes is known and charged when it has been planned.
   // Possible errors: as TakeSamples.

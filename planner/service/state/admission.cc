@@ -31,7 +31,8 @@ absl::Status Admission::Gap(uint64_t first) const {
       absl::StrCat("batches[0].iteration is ", first, ", but iteration ", next_, " is expected next: a gap"));
 }
 
-absl::Status Admission::BeyondWindow(uint64_t last, uint64_t limit) const {
+absl::Status Admission::CheckWindow(uint64_t last, uint64_t limit) const {
+  if (last < limit) return absl::OkStatus();
   return WithRetryIteration(
       absl::ResourceExhaustedError(
           absl::StrCat("iteration ", last, " is beyond the look-ahead window, which ends before ", limit,
@@ -46,10 +47,13 @@ absl::StatusOr<size_t> Admission::CountKnown(uint64_t first, const std::vector<s
         absl::StrCat("batches[0].iteration is ", first, ", before the job's first_iteration ", first_));
   }
   const uint64_t last = first + hashes.size() - 1;
-  if (first > next_) return last >= limit ? BeyondWindow(last, limit) : Gap(first);
+  if (first > next_) {
+    PENSTOCK_RETURN_IF_ERROR(CheckWindow(last, limit));
+    return Gap(first);
+  }
   const size_t known = std::min<uint64_t>(hashes.size(), next_ - first);
   for (size_t i = 0; i < known; ++i) PENSTOCK_RETURN_IF_ERROR(CheckKnown(first + i, hashes[i]));
-  if (known < hashes.size() && last >= limit) return BeyondWindow(last, limit);
+  if (known < hashes.size()) PENSTOCK_RETURN_IF_ERROR(CheckWindow(last, limit));
   return known;
 }
 

@@ -41,13 +41,16 @@ class Admission {
   absl::StatusOr<size_t> CountKnown(uint64_t first, const std::vector<std::string>& hashes,
                                     uint64_t limit) const;
 
+  // Of batches up to iteration `last`. Possible errors: RESOURCE_EXHAUSTED (beyond the window, with
+  // RetryIteration).
+  absl::Status CheckWindow(uint64_t last, uint64_t limit) const;
+
   // Takes the next iteration.
   void Accept(std::string hash);
 
  private:
   absl::Status CheckKnown(uint64_t iteration, const std::string& hash) const;
   absl::Status Gap(uint64_t first) const;
-  absl::Status BeyondWindow(uint64_t last, uint64_t limit) const;
 
   const uint64_t first_;
   uint64_t next_;

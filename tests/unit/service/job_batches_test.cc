@@ -70,6 +70,10 @@ TEST_F(JobBatchesTest, TheWindowMovesWithTheSlowestRank) {
   EXPECT_THAT(refused,
               Fails(absl::StatusCode::kResourceExhausted, "iteration 4 is beyond the look-ahead window"));
   EXPECT_THAT(RetryIteration(refused), testing::Optional(4));
+  // Nor is it looked at.
+  auto too_long = MakeSubmission("job", 4, 5);
+  too_long.mutable_batches(0)->mutable_samples(1)->set_target_tokens(FakeBatchPlanner::kTooLong);
+  EXPECT_THAT(job->SubmitBatches(too_long), Fails(absl::StatusCode::kResourceExhausted, "window"));
 
   FormEpoch(*job, 101);
   Train(job, 0, 2, 101);

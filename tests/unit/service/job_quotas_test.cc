@@ -17,7 +17,7 @@ class JobQuotasTest : public EngineFixture {
 
   // An engine whose plans take so long.
   void StartSlow(const EngineOptions& options, absl::Duration plan) {
-    Start(options, [this, plan](const v1::Batch&) { clock_.Advance(plan); });
+    Start(options, [this, plan](const v1::Batch&) { clock_.Compute(plan); });
   }
 
   absl::StatusOr<v1::Plan> PlanBatch(const std::string& payer) {
@@ -75,6 +75,20 @@ TEST_F(JobQuotasTest, BatchesThatWereAcceptedBeforeAreTakenAgainBeyondTheQuota) 
   EXPECT_EQ(UseOf("a").samples, 2 * kSamples);
 }
 
+// To look at a large batch takes longer than to refuse it.
+TEST_F(JobQuotasTest, WhatAQuotaRefusesIsNotLookedAt) {
+  Start({.owners = {.samples_a_minute = kSamples}});
+  const auto job = Register(JobOf("a"));
+  auto request = MakeSubmission("job", 0, 1);
+  request.mutable_batches(0)->mutable_samples(1)->set_target_tokens(FakeBatchPlanner::kTooLong);
+  EXPECT_THAT(job->SubmitBatches(request), Fails(absl::StatusCode::kInvalidArgument, "does not fit"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  request.mutable_batches(0)->set_iteration(1);
+  const absl::Status refused = job->SubmitBatches(request).status();
+  EXPECT_THAT(refused, Fails(kExhausted, "--samples-of-owner-a-minute"));
+  EXPECT_EQ(RetryIteration(refused), 1);
+}
+
 TEST_F(JobQuotasTest, AllJobsOfAnOwnerAndItsWhatIfsShareItsSamples) {
   Start({.owners = {.samples_a_minute = 2 * kSamples}});
   const auto first = Register(JobOf("a"));
@@ -112,7 +126,7 @@ TEST_F(JobQuotasTest, WhoHasUsedItsPlanningTimeIsPlannedWhatWasAcceptedAndNothin
 TEST_F(JobQuotasTest, AWhatIfWhoseOwnerHasUsedItsTimeMeanwhileIsNotPlanned) {
   Event started, go_on;
   Start({.planning_threads = 1, .owners = {.planning_seconds_a_minute = 30}}, [&](const v1::Batch&) {
-    clock_.Advance(absl::Minutes(1));
+    clock_.Compute(absl::Minutes(1));
     started.Notify();
     go_on.Await();
   });

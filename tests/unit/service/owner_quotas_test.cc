@@ -79,7 +79,9 @@ TEST_F(OwnerQuotasTest, SamplesBeyondAMinutesWorthAreRefusedUntilTheySaidToTryAg
   EXPECT_TRUE(quotas.TakeSamples("owner b", 60).ok());
   clock_.Advance(absl::Seconds(9));
   EXPECT_FALSE(quotas.TakeSamples("owner a", 1).ok());
+  EXPECT_THAT(quotas.CheckSamples("owner a"), Fails(kExhausted, "try again in 2s"));
   clock_.Advance(absl::Seconds(2));
+  EXPECT_TRUE(quotas.CheckSamples("owner a").ok());
   EXPECT_TRUE(quotas.TakeSamples("owner a", 1).ok());
   EXPECT_EQ(UseOf(quotas, "a").samples, 71);
 }
