@@ -119,6 +119,11 @@ function(penstock_test name)
   if(NOT ARG_HEADERS)
     set(ARG_HEADERS test_headers)
   endif()
+  # Tensors of tests are small: OpenMP's threads would wait for each other, and take the cores that other tests run on. Real processes
+  # say it themselves.
+  if("torch" IN_LIST ARG_LABELS AND NOT "system" IN_LIST ARG_LABELS)
+    list(APPEND ARG_ENVIRONMENT OMP_NUM_THREADS=1)
+  endif()
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   if(PENSTOCK_SANITIZER STREQUAL "thread")

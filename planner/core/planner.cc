@@ -325,12 +325,13 @@ absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& batch, const RunTask
   return PlanPasses(Passes::kForwardAndBackward, batch, run_tasks, stop);
 }
 
-absl::StatusOr<int64_t> Planner::GlanceNs(const v1::Batch& proto, const RunTasks& run_tasks,
-                                          StopToken stop) const {
+absl::StatusOr<int64_t> Planner::LookNs(const v1::Batch& proto, Sight sight, const RunTasks& run_tasks,
+                                        StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
   PENSTOCK_RETURN_IF_ERROR(CheckSamples(batch, stop));
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_), Caution::kLittle, stop);
-  const int64_t makespan = GlanceByPolicy(space, WithForeseenSize(batch), batch.samples, run_tasks).makespan;
+  const int64_t makespan =
+      LookByPolicy(space, WithForeseenSize(batch), batch.samples, sight, run_tasks).makespan;
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   if (makespan < kInfeasibleNs) return makespan;
   return absl::ResourceExhaustedError("no plan that fits in memory is seen at once");

@@ -24,6 +24,7 @@
 #include "planner/core/model/types.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/parallel/stop.h"
+#include "planner/core/search/sight.h"
 
 namespace penstock::core {
 
@@ -66,11 +67,12 @@ class Planner {
   // ranks bring parameters and gradients, and step. Possible errors: INTERNAL (our bug), CANCELLED.
   absl::StatusOr<v1::Plan> MakeIdlePlan(uint64_t iteration, StopToken stop = {}) const;
 
-  // What a plan is about to take, nanoseconds, known to some per cent before it is made. Takes a tenth of the
-  // time of MakePlan or less, where the policy is dynamic. Possible errors: those of ValidateBatch;
-  // RESOURCE_EXHAUSTED (nothing that fits is seen: a plan may be found all the same); CANCELLED.
-  absl::StatusOr<int64_t> GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
-                                   StopToken stop = {}) const;
+  // What a plan is about to take, nanoseconds, known to some per cent before it is made. At a glance takes a
+  // tenth of the time of MakePlan or less, where the policy is dynamic. Possible errors: those of
+  // ValidateBatch; RESOURCE_EXHAUSTED (nothing that fits is seen: a plan may be found all the same);
+  // CANCELLED.
+  absl::StatusOr<int64_t> LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks = RunSerially,
+                                 StopToken stop = {}) const;
 
   // The same for samples that are not learnt (Plan.forward_only, execution.md, section 16). Possible errors:
   // as MakePlan.

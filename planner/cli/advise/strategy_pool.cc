@@ -15,9 +15,7 @@ namespace {
 // How strategies are looked at.
 v1::JobSpec JobOfPool(const v1::JobSpec& base) {
   v1::JobSpec job = WithParameterShares(base);
-  v1::PlanningOptions& planning = *job.mutable_planning();
-  planning.set_stage_split(v1::STAGE_SPLIT_EVEN);
-  planning.set_effort(v1::EFFORT_FAST);
+  job.mutable_planning()->set_effort(v1::EFFORT_FAST);
   return job;
 }
 
@@ -37,7 +35,7 @@ absl::StatusOr<size_t> BestAlone(StrategyTimes* times) {
     size_t unknown = 0;
     while (unknown < times->batches() && times->IsKnown(least, unknown)) ++unknown;
     if (unknown == times->batches()) return least;
-    PENSTOCK_RETURN_IF_ERROR(times->Of(least, unknown).status());
+    PENSTOCK_RETURN_IF_ERROR(times->LookCloser(least, unknown));
   }
 }
 
@@ -53,6 +51,8 @@ double GainAtMost(size_t strategy, const std::vector<double>& now, const Strateg
 absl::StatusOr<double> GainOf(size_t strategy, const std::vector<double>& now, StrategyTimes* times) {
   double gain = 0;
   for (size_t batch = 0; batch < now.size(); ++batch) {
+    if (times->Expected(strategy, batch) >= now[batch]) continue;
+    PENSTOCK_RETURN_IF_ERROR(times->LookCloser(strategy, batch));
     if (times->Expected(strategy, batch) >= now[batch]) continue;
     PENSTOCK_ASSIGN_OR_RETURN(const double time, times->Of(strategy, batch));
     gain += std::max(0.0, now[batch] - time);
@@ -158,8 +158,11 @@ absl::StatusOr<std::vector<v1::Strategy>> StrategiesToTry(const v1::JobSpec& bas
   for (const v1::Batch& batch : batches)
     samples = std::max(samples, static_cast<uint32_t>(batch.samples_size()));
   absl::StatusOr<std::vector<v1::Strategy>> strategies = SingleMeshes(base, ranks, samples, given);
+  // Of many meshes what each could do is asked, which even stages tell sooner.
+  v1::JobSpec even = JobOfPool(base);
+  even.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_EVEN);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Strategy> side_by_side,
-                            ProposeSideBySide(JobOfPool(base), ranks, batches, {.given = given}, threads));
+                            ProposeSideBySide(even, ranks, batches, {.given = given}, threads));
   if (side_by_side.empty()) return strategies;
   if (!strategies.ok()) return side_by_side;
   strategies->insert(strategies->end(), side_by_side.begin(), side_by_side.end());

@@ -43,7 +43,7 @@ std::vector<v1::Strategy> StrategiesOf(const StrategyPool& pool);
 struct PoolLimits {
   int strategies = 4;
   // One more must shorten the mean iteration by so much.
-  double least_gain = 0.005;
+  double least_gain = 0.001;
 };
 
 // Every mesh of `ranks` ranks alone, the simplest first, with dynamic micro-batches. Possible errors: those

@@ -41,6 +41,7 @@ class DynamicPolicy {
 
   Candidate Run();
   Candidate Glance() const;
+  Candidate LookCloser() const;
 
  private:
   // Candidates of a layout that are kept.
@@ -206,6 +207,12 @@ Candidate DynamicPolicy::Run() {
   return Refine(std::move(candidates));
 }
 
+Candidate DynamicPolicy::LookCloser() const {
+  std::vector<Candidate> candidates = LookAtStarts();
+  if (space_.stop().stopped()) return {space_, tokens_};
+  return std::move(candidates.front());
+}
+
 Candidate DynamicPolicy::Glance() const {
   constexpr Kept kKept = {.packed = 1, .padded = 1};
   std::vector<Candidate> candidates;
@@ -218,9 +225,10 @@ Candidate DynamicPolicy::Glance() const {
 
 }  // namespace
 
-Candidate GlanceDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                        const RunTasks& run_tasks) {
-  return DynamicPolicy(space, job, tokens, run_tasks).Glance();
+Candidate LookDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                      Sight sight, const RunTasks& run_tasks) {
+  const DynamicPolicy policy(space, job, tokens, run_tasks);
+  return sight == Sight::kGlance ? policy.Glance() : policy.LookCloser();
 }
 
 Candidate PlanDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,

@@ -8,14 +8,15 @@
 #include "absl/types/span.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/search/candidate.h"
+#include "planner/core/search/sight.h"
 
 namespace penstock::core {
 
 Candidate PlanDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                       const RunTasks& run_tasks);
 
-// The best of a few starts as they are: some per cent slower, for a small part of the work.
-Candidate GlanceDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                        const RunTasks& run_tasks);
+// The best that is seen so: some per cent slower, for a part of the work.
+Candidate LookDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                      Sight sight, const RunTasks& run_tasks);
 
 }  // namespace penstock::core

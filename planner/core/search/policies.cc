@@ -301,10 +301,10 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
   return candidate;
 }
 
-Candidate GlanceByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                         const RunTasks& run_tasks) {
+Candidate LookByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                       Sight sight, const RunTasks& run_tasks) {
   ReplicaEvaluator evaluator(space);
-  return job.policy == Policy::kDynamic ? GlanceDynamic(space, job, tokens, run_tasks)
+  return job.policy == Policy::kDynamic ? LookDynamic(space, job, tokens, sight, run_tasks)
                                         : SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
 }
 

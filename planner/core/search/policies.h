@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/search/candidate.h"
+#include "planner/core/search/sight.h"
 
 namespace penstock::core {
 
@@ -40,9 +41,8 @@ Candidate PlanTokenBudget(const ScheduleSpace& space, const Job& job, absl::Span
 Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                        const RunTasks& run_tasks);
 
-// What that is about to take, to some per cent, for a small part of the work where the policy is the dynamic
-// one.
-Candidate GlanceByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                         const RunTasks& run_tasks);
+// What that is about to take, to some per cent, for a part of the work where the policy is the dynamic one.
+Candidate LookByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                       Sight sight, const RunTasks& run_tasks);
 
 }  // namespace penstock::core

@@ -160,9 +160,9 @@ v1::Batch MeshPlanners::PartOf(const v1::Batch& batch, const std::vector<int>& m
   return part;
 }
 
-absl::StatusOr<int64_t> MeshPlanners::GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks,
-                                               StopToken stop) const {
-  if (meshes() == 1) return planners_.front()->GlanceNs(batch, run_tasks, stop);
+absl::StatusOr<int64_t> MeshPlanners::LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks,
+                                             StopToken stop) const {
+  if (meshes() == 1) return planners_.front()->LookNs(batch, sight, run_tasks, stop);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, stop));
   PENSTOCK_RETURN_IF_ERROR(CheckAllFit(batch, loads, stop));
   const std::vector<int> mesh_of_sample = AssignSamples(loads);
@@ -170,7 +170,7 @@ absl::StatusOr<int64_t> MeshPlanners::GlanceNs(const v1::Batch& batch, const Run
   for (int mesh = 0; mesh < meshes(); ++mesh) {
     const v1::Batch own = PartOf(batch, mesh_of_sample, mesh);
     if (own.samples().empty()) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(const int64_t time, planners_[mesh]->GlanceNs(own, run_tasks, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t time, planners_[mesh]->LookNs(own, sight, run_tasks, stop));
     longest = std::max(longest, time);
   }
   return longest;

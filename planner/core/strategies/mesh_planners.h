@@ -18,6 +18,7 @@
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/planner.h"
+#include "planner/core/search/sight.h"
 #include "planner/core/strategies/sample_assignment.h"
 
 namespace penstock::core {
@@ -40,7 +41,8 @@ class MeshPlanners {
   // Whether there are forward plans at all. INVALID_ARGUMENT: its meshes are side by side.
   absl::Status CheckForward() const;
   absl::StatusOr<int64_t> LowerBoundNs(const v1::Batch& batch) const;
-  absl::StatusOr<int64_t> GlanceNs(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
+  absl::StatusOr<int64_t> LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks,
+                                 StopToken stop) const;
   // Of several meshes: of the one that needs most, with all samples.
   absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;
 

@@ -15,8 +15,13 @@
 namespace penstock::core {
 namespace {
 
-// By how much less than at a glance a plan may take.
-constexpr double kGlanceError = 0.02;
+// By how much less than was seen a plan may take: at a glance, and when it was looked at closer.
+constexpr double kGlanceError = 0.12;
+constexpr double kCloserError = 0.05;
+
+bool MayTakeLess(int64_t seen_ns, double error, const v1::Plan& best) {
+  return static_cast<double>(seen_ns) * (1 - error) < static_cast<double>(best.predicted().makespan_ns());
+}
 
 // An error of one of several strategies says which.
 absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status& status) {
@@ -104,7 +109,8 @@ absl::Status StrategyPlanner::Glance(const v1::Batch& batch, const RunTasks& run
   for (Candidate& candidate : *candidates) {
     // These come last.
     if (candidate.bound_ns >= best) break;
-    const absl::StatusOr<int64_t> glance = planners_[candidate.strategy]->GlanceNs(batch, run_tasks, stop);
+    const absl::StatusOr<int64_t> glance =
+        planners_[candidate.strategy]->LookNs(batch, Sight::kGlance, run_tasks, stop);
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!glance.ok()) continue;
     candidate.glance_ns = *glance;
@@ -153,7 +159,12 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, c
   absl::Status why = absl::OkStatus();
   for (const Candidate& candidate : candidates) {
     PENSTOCK_RETURN_IF_ERROR(stop.status());
-    if (best.has_value() && !MayBeFaster(candidate, *best)) continue;
+    if (best.has_value()) {
+      const bool may_be =
+          MayBeFaster(candidate, *best) && SeemsFaster(candidate, *best, batch, run_tasks, stop);
+      PENSTOCK_RETURN_IF_ERROR(stop.status());
+      if (!may_be) continue;
+    }
     absl::StatusOr<v1::Plan> plan = planners_[candidate.strategy]->MakePlan(batch, run_tasks, stop);
     if (absl::IsResourceExhausted(plan.status())) {
       why = plan.status();
@@ -178,11 +189,18 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, c
 }
 
 bool StrategyPlanner::MayBeFaster(const Candidate& candidate, const v1::Plan& best) const {
-  const int64_t makespan = best.predicted().makespan_ns();
-  if (candidate.bound_ns >= makespan) return false;
+  if (candidate.bound_ns >= best.predicted().makespan_ns()) return false;
   // Where nothing was seen that fits in memory, a plan may be found all the same.
+  return candidate.glance_ns == kNotGlanced || MayTakeLess(candidate.glance_ns, kGlanceError, best);
+}
+
+bool StrategyPlanner::SeemsFaster(const Candidate& candidate, const v1::Plan& best, const v1::Batch& batch,
+                                  const RunTasks& run_tasks, StopToken stop) const {
+  // With effort thorough nobody glances.
   if (candidate.glance_ns == kNotGlanced) return true;
-  return static_cast<double>(candidate.glance_ns) * (1 - kGlanceError) < static_cast<double>(makespan);
+  const absl::StatusOr<int64_t> seen =
+      planners_[candidate.strategy]->LookNs(batch, Sight::kCloser, run_tasks, stop);
+  return !seen.ok() || MayTakeLess(*seen, kCloserError, best);
 }
 
 bool StrategyPlanner::thorough() const {

@@ -40,10 +40,9 @@ class StrategyPlanner {
                              StopToken stop = {}) const;
 
   // The plan with the smallest makespan, of the first such strategy. One that cannot be faster by its bound,
-  // or, with less effort than thorough, is not by a glance (GlanceNs), is not planned. Possible errors: as
-  // Planner::MakePlan, of the first strategy, where no strategy has a plan.
-  // With it the plan of batch.validation: on the same strategy where that can hold it, else on the first one
-  // that can.
+  // or, with less effort than thorough, is not as far as can be seen (LookNs), is not planned. Possible
+  // errors: as Planner::MakePlan, of the first strategy, where no strategy has a plan. With it the plan of
+  // batch.validation: on the same strategy where that can hold it, else on the first one that can.
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                     StopToken stop = {}) const;
 
@@ -75,7 +74,10 @@ class StrategyPlanner {
   // Looks at those whose bounds do not rule them out, and has those that seem to be the fastest come first.
   absl::Status Glance(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop,
                       std::vector<Candidate>* candidates) const;
+  // By its bound and at a glance, and then after a closer look.
   bool MayBeFaster(const Candidate& candidate, const v1::Plan& best) const;
+  bool SeemsFaster(const Candidate& candidate, const v1::Plan& best, const v1::Batch& batch,
+                   const RunTasks& run_tasks, StopToken stop) const;
   // With effort thorough bounds alone rule a strategy out.
   bool thorough() const;
 

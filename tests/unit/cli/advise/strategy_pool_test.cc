@@ -53,7 +53,6 @@ std::vector<std::vector<double>> AllTimes(const std::vector<v1::Strategy>& meshe
     *job.mutable_mesh() = strategy.meshes(0).mesh();
     job.mutable_planning()->set_parameter_shares(true);
     job.mutable_planning()->set_effort(v1::EFFORT_FAST);
-    job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_EVEN);
     const auto planner = core::Planner::Create(job, core::Planner::Explain::kCauseAlone);
     std::vector<double>& of_mesh = times.emplace_back();
     for (const v1::Batch& batch : MixedBatches()) {
@@ -96,6 +95,33 @@ TEST(StrategyPoolTest, WithoutALimitEachBatchHasItsFastestMesh) {
     EXPECT_GT(pool.strategies.size(), 1);
     EXPECT_LT(pool.pool_ns, pool.alone_ns);
   }
+}
+
+TEST(StrategyPoolTest, StagesOfAPipelineAreThoseThatTheJobWillHave) {
+  v1::JobSpec job = PooledJob();
+  const std::vector<v1::Batch> batches = MixedBatches();
+  for (const v1::Sample& sample : batches[1].samples())
+    job.mutable_planning()->add_typical_samples()->set_target_tokens(sample.target_tokens());
+  job.mutable_mesh()->set_pipeline(2);
+  job.mutable_planning()->set_parameter_shares(true);
+  job.mutable_planning()->set_effort(v1::EFFORT_FAST);
+  const auto mean_of = [&](v1::StageSplit split) {
+    job.mutable_planning()->set_stage_split(split);
+    const auto planner = core::Planner::Create(job);
+    double sum = 0;
+    for (const v1::Batch& batch : batches)
+      sum += static_cast<double>((*planner)->MakePlan(batch)->predicted().makespan_ns());
+    return sum / static_cast<double>(batches.size());
+  };
+  const double chosen = mean_of(v1::STAGE_SPLIT_AUTO);
+  ASSERT_LT(chosen, mean_of(v1::STAGE_SPLIT_EVEN));
+  v1::Strategy pipeline;
+  *pipeline.add_meshes()->mutable_mesh() = job.mesh();
+  job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_AUTO);
+  TaskPool threads(1);
+  const auto pool = ProposePool(job, {pipeline}, batches, {}, &threads);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_NEAR(pool->alone_ns, chosen, 1);
 }
 
 TEST(StrategyPoolTest, AStrategyThatGainsTooLittleIsLeftOut) {
