@@ -14,6 +14,14 @@
 namespace penstock::worker {
 namespace {
 
+// How often a rank says that it still tries.
+constexpr absl::Duration kSaysSo = absl::Minutes(1);
+
+// What may be better a moment later: a full disk, a share that is gone.
+bool MayPass(const absl::Status& failure) {
+  return absl::IsResourceExhausted(failure) || absl::IsUnavailable(failure);
+}
+
 std::string NameOf(uint64_t next_iteration) {
   return absl::StrCat("the checkpoint after iteration ", next_iteration - 1);
 }
@@ -54,12 +62,29 @@ absl::Status Checkpointing::Begin(uint64_t next_iteration, bool training_goes_on
   begun_ = next_iteration;
   part_failed_ = false;
   writer_.Add([this, next_iteration, training_goes_on, write = *std::move(part)]() -> absl::Status {
-    const absl::Status status = Write(next_iteration, write);
+    const absl::Status status = Try(training_goes_on, [&] { return Write(next_iteration, write); });
     if (!GivesUp(status, training_goes_on)) return status;
     part_failed_ = true;
     return absl::OkStatus();
   });
   return absl::OkStatus();
+}
+
+absl::Status Checkpointing::Try(bool training_goes_on, const std::function<absl::Status()>& write) const {
+  absl::Status status = write();
+  if (training_goes_on || !parts_.goes_on_after_failure) return status;
+  const absl::Time end = absl::Now() + parts_.last_is_tried_for;
+  for (absl::Time said = absl::InfinitePast(); MayPass(status) && absl::Now() < end; status = write()) {
+    if (absl::Now() - said >= kSaysSo) {
+      said = absl::Now();
+      LogWarning("the checkpoint that training ends with is not written yet; it is tried again",
+                 {{"rank", parts_.rank},
+                  {"for", absl::FormatDuration(parts_.last_is_tried_for)},
+                  {"reason", status.ToString()}});
+    }
+    absl::SleepFor(parts_.tried_again_after);
+  }
+  return status;
 }
 
 bool Checkpointing::GivesUp(const absl::Status& failure, bool training_goes_on) const {
@@ -92,9 +117,10 @@ void Checkpointing::Complete(bool training_goes_on) {
   pending_.reset();
   if (parts_.rank != 0) return;
   writer_.Add([this, next_iteration, training_goes_on]() -> absl::Status {
-    const absl::Status status =
-        AnnotateError(CompleteCheckpoint(parts_.directory, next_iteration, parts_.kept, *parts_.changes),
-                      NameOf(next_iteration));
+    const auto complete = [&] {
+      return CompleteCheckpoint(parts_.directory, next_iteration, parts_.kept, *parts_.changes);
+    };
+    const absl::Status status = AnnotateError(Try(training_goes_on, complete), NameOf(next_iteration));
     if (GivesUp(status, training_goes_on)) {
       // The room that it takes is what the next one needs.
       parts_.changes->Remove(PartialCheckpointPath(parts_.directory, next_iteration)).IgnoreError();

@@ -9,7 +9,8 @@
 //
 // With `goes_on_after_failure` training outlives a checkpoint that cannot be written (a full disk): the rank
 // says that its part is not there until the next checkpoint is due, for which all ranks meet; then rank 0
-// gives the failed one up, and the next one is tried. One with which training ends is never given up.
+// gives the failed one up, and the next one is tried. One with which training ends is never given up: it is
+// tried again for minutes, and then its error is that of the training's end.
 //
 //   Checkpointing checkpoints({.directory = dir, .rank = 0, .job = &job, ...});
 //   ... an iteration, in which votes().unwritten is checkpoints.unwritten() ...
@@ -64,6 +65,10 @@ struct CheckpointingParts {
   std::function<void(const absl::Status& why)> given_up = {};
   // How long the disk may take.
   absl::Duration disk_timeout = absl::Minutes(10);
+  // With `goes_on_after_failure`: how long a full disk is waited for at the end of training, less than the
+  // above and than ranks wait for each other.
+  absl::Duration last_is_tried_for = absl::Minutes(4);
+  absl::Duration tried_again_after = absl::Seconds(1);
 };
 
 // One thread. Possible errors of all methods: those of the parts and of common/checkpoint, also of what was
@@ -97,7 +102,8 @@ class Checkpointing {
   bool IsDue(uint64_t iteration, const Votes& votes) const;
   bool IsLast(uint64_t iteration) const;
   absl::Status Begin(uint64_t next_iteration, bool training_goes_on);
-  // In the background.
+  // In the background: again and again where training is to end with what is written.
+  absl::Status Try(bool training_goes_on, const std::function<absl::Status()>& write) const;
   absl::Status Write(uint64_t next_iteration, const PartWriter& write) const;
   // Waits until the pending checkpoint is on the disk of every rank, and completes it.
   absl::Status Settle(bool training_goes_on);

@@ -34,7 +34,9 @@ class SlowDisk : public FolderChanges {
  public:
   absl::Status Write(const std::string& path, absl::string_view contents) override {
     if (gate != nullptr) gate->WaitForNotification();
-    return failure.ok() ? RealFolderChanges().Write(path, contents) : failure;
+    if (failure.ok() || failures == 0) return RealFolderChanges().Write(path, contents);
+    if (failures != kForEver) --failures;
+    return failure;
   }
   absl::Status Make(const std::string& folder) override { return RealFolderChanges().Make(folder); }
   absl::Status Sync(const std::string& folder) override { return RealFolderChanges().Sync(folder); }
@@ -45,6 +47,9 @@ class SlowDisk : public FolderChanges {
 
   absl::Notification* gate = nullptr;
   absl::Status failure;
+  // Writes that fail so.
+  static constexpr int kForEver = -1;
+  int failures = kForEver;
 };
 
 class CheckpointingTest : public ::testing::Test {
@@ -80,7 +85,9 @@ class CheckpointingTest : public ::testing::Test {
               written_bytes_ += bytes;
             },
         .goes_on_after_failure = goes_on_,
-        .given_up = [this](const absl::Status&) { ++given_up_; }});
+        .given_up = [this](const absl::Status&) { ++given_up_; },
+        .last_is_tried_for = last_is_tried_for_,
+        .tried_again_after = absl::Milliseconds(1)});
   }
 
   // The part of the other rank.
@@ -109,6 +116,7 @@ class CheckpointingTest : public ::testing::Test {
   uint64_t iteration_ = 0;
   uint64_t reported_ = 99;
   bool goes_on_ = false;
+  absl::Duration last_is_tried_for_ = absl::Minutes(1);
   std::atomic<int> given_up_ = 0;
   absl::Status meet_status_;
   std::vector<std::string> events_;
@@ -253,8 +261,30 @@ TEST_F(CheckpointingTest, AFullDiskDoesNotEndTrainingWhereItIsToGoOnAndTheNextCh
   ExpectSound(6, "state 5");
 }
 
+TEST_F(CheckpointingTest, TheCheckpointThatTrainingEndsWithIsTriedUntilTheDiskHasRoom) {
+  goes_on_ = true;
+  Begin(0, 0, 2);
+  disk_.failure = absl::ResourceExhaustedError("'rank-0': No space left on device");
+  disk_.failures = 5;
+  OtherWrites(2);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  EXPECT_EQ(disk_.failures, 0);
+  disk_.failures = 2;
+  ASSERT_TRUE(checkpoints_->AtEnd().ok());
+  EXPECT_EQ(given_up_, 0);
+  ExpectSound(2, "state 1");
+}
+
+TEST_F(CheckpointingTest, WhatNoWaitingHelpsIsTriedOnce) {
+  goes_on_ = true;
+  Begin(0, 0, 2);
+  disk_.failure = absl::PermissionDeniedError("'rank-0': Permission denied");
+  EXPECT_EQ(After(1, kWritten).code(), absl::StatusCode::kPermissionDenied);
+}
+
 TEST_F(CheckpointingTest, TheCheckpointThatTrainingEndsWithIsNeverGivenUp) {
   goes_on_ = true;
+  last_is_tried_for_ = absl::Milliseconds(20);
   Begin(0, 2, 100);
   disk_.failure = absl::ResourceExhaustedError("'rank-0': No space left on device");
   ASSERT_TRUE(After(1, kWritten).ok());
