@@ -5,12 +5,15 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/compact/instruction_columns.h"
 #include "common/compact/packed_program.h"
 #include "common/grpc/status_conversion.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/finished_job.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
 #include "worker/program/from_proto.h"
 
@@ -25,6 +28,17 @@ void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
 // which nobody waits looks at its connections every 5 s only, by when a planner that came back has given the
 // worker up.
 void AwaitPlanner(grpc::ClientContext& context) { context.set_wait_for_ready(true); }
+
+// Trailing metadata becomes a payload.
+absl::Status WithFinishedJobOf(const grpc::ClientContext& context, absl::Status status) {
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto found = metadata.find(kFinishedJobKey);
+  uint64_t iterations = 0;
+  if (status.ok() || found == metadata.end() ||
+      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &iterations))
+    return status;
+  return WithFinishedJob(std::move(status), iterations);
+}
 
 // All requests carry the same four fields.
 template <typename Request>
@@ -163,7 +177,8 @@ class GrpcPlannerLink : public PlannerLink {
     SetTimeout(context, timeout);
     v1::RegisterWorkerResponse response;
     const grpc::Status status = stub_->RegisterWorker(&context, message, &response);
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromStatusOfCall(status), "RegisterWorker"));
+    PENSTOCK_RETURN_IF_ERROR(
+        AnnotateError(WithFinishedJobOf(context, FromStatusOfCall(status)), "RegisterWorker"));
     PENSTOCK_ASSIGN_OR_RETURN(JobConfig job, JobFromProto(response.job()));
     PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(response.topology(), job));
     PENSTOCK_RETURN_IF_ERROR(AddStrategyTopologies(response, job));

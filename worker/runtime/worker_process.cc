@@ -14,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_writing.h"
 #include "common/dataset/joined_dataset.h"
+#include "common/files/folder_changes.h"
 #include "common/logging/logging.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
@@ -22,6 +24,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/tracing/tracing.h"
+#include "penstock/client/finished_job.h"
 #include "worker/agent/planner_agent.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
@@ -187,6 +190,8 @@ class Worker {
     EpochStop stop(shutdown_, EpochGrace());
     Joined joined;
     absl::StatusOr<std::unique_ptr<PlannerAgent>> registered = Register();
+    if (const auto iterations = FinishedJob(registered.status()); iterations.has_value())
+      return ComeTooLate(*iterations);
     if (!registered.ok()) return NameRankSource(registered.status());
     const std::unique_ptr<PlannerAgent> agent = *std::move(registered);
     const Registration& self = agent->registration();
@@ -203,6 +208,22 @@ class Worker {
     const absl::Status conclusion = Conclude(status, *agent);
     shutdown_.RemoveHandler(handler);
     return conclusion;
+  }
+
+  // The job ended while this rank was being started again. A rank that was killed after its last report may
+  // have left the last checkpoint without its seal, which is the first rank's to set.
+  absl::Status ComeTooLate(uint64_t iterations) const {
+    LogInfo("the job is finished: there is nothing left to do",
+            {{"job", options_.job_id}, {"iterations", iterations}});
+    const bool is_first = options_.rank.value_or(0) == 0;
+    const std::vector<uint64_t> partial = WritesCheckpoints() && is_first
+                                              ? PartialCheckpoints(options_.checkpoint_dir)
+                                              : std::vector<uint64_t>();
+    if (std::ranges::count(partial, iterations) == 0) return absl::OkStatus();
+    PENSTOCK_RETURN_IF_ERROR(CompleteCheckpoint(options_.checkpoint_dir, iterations,
+                                                options_.kept_checkpoints, RealFolderChanges()));
+    LogInfo("checkpoint written", {{"directory", options_.checkpoint_dir}, {"next_iteration", iterations}});
+    return absl::OkStatus();
   }
 
   absl::Status Train(PlannerAgent& agent, EpochStop& stop, Joined& joined, uint64_t& next_iteration) {

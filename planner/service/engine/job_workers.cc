@@ -6,13 +6,17 @@
 #include "common/logging/logging.h"
 #include "common/secret/incarnation.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/finished_job.h"
 #include "planner/service/engine/job.h"
 
 namespace penstock {
 
 absl::Status Job::CheckStartLocked(uint64_t first_iteration) const {
   PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
-  if (state_.finished()) return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished"));
+  if (state_.finished()) {
+    return WithFinishedJob(absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished")),
+                           state_.progress().completed());
+  }
   if (!state_.planning_failure().empty()) return absl::FailedPreconditionError(state_.planning_failure());
   PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
   if (first_iteration < spec_.first_iteration()) {

@@ -11,6 +11,7 @@
 #include "common/grpc/pull_stream.h"
 #include "common/grpc/status_conversion.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/finished_job.h"
 #include "penstock/client/refused_quota.h"
 #include "penstock/client/retry_iteration.h"
 #include "planner/service/engine/message_limit.h"
@@ -61,6 +62,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
   if (const auto iteration = RetryIteration(status); iteration.has_value()) {
     context->AddTrailingMetadata(kRetryIterationKey, absl::StrCat(*iteration));
   }
+  if (const auto iterations = FinishedJob(status); iterations.has_value())
+    context->AddTrailingMetadata(kFinishedJobKey, absl::StrCat(*iterations));
   if (const auto quota = QuotaNamedBy(status); quota.has_value())
     context->AddTrailingMetadata(kQuotaKey, *quota);
   NameLeader(context, status);

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_writing.h"
 #include "common/files/files.h"
 #include "tests/system/harness/cluster.h"
 #include "tests/system/harness/tiny_job.h"
@@ -120,6 +122,33 @@ TEST_F(ResumeTest, ContinuesOnAnotherSplitWithinRounding) {
     EXPECT_NEAR(resumed[i].loss, expected[i + 2].loss, 1e-12);
     EXPECT_NEAR(resumed[i].norm, expected[i + 2].norm, 1e-11);
   }
+}
+
+// A rank that died after its last report, and that an orchestrator starts again.
+TEST_F(ResumeTest, AWorkerThatComesAfterTheEndHasNothingLeftToDoButTheSealOfTheLastCheckpoint) {
+  UninterruptedRun();
+  v1::JobSpec job = job_;
+  job.set_job_id("uninterrupted");
+  const std::string folder = cluster_.folder().Path("other");
+  const std::string complete = absl::StrCat(folder, "/iteration-", kIterations);
+  const std::vector<std::string> parts = LastCheckpoint("other");
+  auto sealed = OpenCheckpoint(folder, kIterations, CheckpointDepth::kContents);
+  ASSERT_TRUE(sealed.ok()) << sealed.status();
+  // As it was before it was sealed.
+  std::filesystem::rename(complete, PartialCheckpointPath(folder, kIterations));
+  std::filesystem::remove(PartialCheckpointPath(folder, kIterations) + "/manifest.json");
+  sealed->manifest.parts.clear();
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    ASSERT_TRUE(RecordPart(folder, rank, sealed->manifest, RealFolderChanges()).ok());
+  for (const uint32_t rank : {3, 0}) {
+    EXPECT_FALSE(std::filesystem::exists(complete));
+    cluster_.RestartWorker(job, rank, Settings("other", true));
+    EXPECT_TRUE(cluster_.ExpectEnd(rank, Cluster::kDeadline).ok()) << cluster_.WorkerLog(rank);
+    EXPECT_THAT(cluster_.WorkerLog(rank), HasSubstr("the job is finished: there is nothing left to do"));
+  }
+  const auto checkpoint = OpenCheckpoint(folder, kIterations, CheckpointDepth::kContents);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_TRUE(LastCheckpoint("other") == parts);
 }
 
 TEST_F(ResumeTest, KeepsTheLastTwoCheckpointsAndNothingHalfWritten) {

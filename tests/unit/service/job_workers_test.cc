@@ -1,4 +1,5 @@
 // Workers of a job: epochs, failures, restarts, reports.
+#include "penstock/client/finished_job.h"
 #include "tests/unit/service/engine_fixture.h"
 
 namespace penstock {
@@ -67,8 +68,9 @@ TEST_F(JobWorkersTest, AJobOfNIterationsFinishesWhenAllRanksReportedThem) {
   EXPECT_TRUE(last.End().ok());
   EXPECT_TRUE(other.End().ok());
   EXPECT_EQ(job->Heartbeat(MakeHeartbeat(0, 101, 1))->state(), v1::EPOCH_STATE_FINISHED);
-  EXPECT_THAT(job->RegisterWorker(MakeRegistration(103)),
-              Fails(absl::StatusCode::kFailedPrecondition, "finished"));
+  const absl::Status refused = job->RegisterWorker(MakeRegistration(103)).status();
+  EXPECT_THAT(refused, Fails(absl::StatusCode::kFailedPrecondition, "finished"));
+  EXPECT_THAT(FinishedJob(refused), testing::Optional(10));
 }
 
 TEST_F(JobWorkersTest, AStreamOfAFinishedJobEndsInOrderForAWorkerThatHasLeft) {
