@@ -86,6 +86,9 @@ constexpr double kEven = 1.1;
 // Of a replica, below which the dynamic policy's micro-batches are not foreseen.
 constexpr int64_t kManySamples = 128;
 
+// A plan may have one micro-batch in so many more than was told.
+constexpr int64_t kMoreThanTold = 20;
+
 // Whether the policy decides how many samples a micro-batch has, and whether that can be foreseen.
 bool IsForeseeable(const Job& job, const PlanningShape& shape, bool even) {
   switch (job.policy) {
@@ -393,7 +396,12 @@ Job Planner::WithForeseenSize(const Batch& batch) const {
   Job job = job_;
   if (job.policy == Policy::kDynamic) return job;
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
-  job.foreseen_micro_batch_size = ForeseenSize(job_, space, batch.samples, RoughShape(batch, space));
+  const PlanningShape shape = RoughShape(batch, space);
+  job.foreseen_micro_batch_size = ForeseenSize(job_, space, batch.samples, shape);
+  if (job.foreseen_micro_batch_size > 0 || job.micro_batch_size > 0 || job.token_cap > 0) return job;
+  const PlanningFootprint told = FootprintOf(shape);
+  if (told.planning_bytes > kFewestPlanningBytes)
+    job.most_micro_batches = told.micro_batches + told.micro_batches / kMoreThanTold;
   return job;
 }
 

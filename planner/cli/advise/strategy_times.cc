@@ -23,8 +23,8 @@ constexpr double kSlowOnEach = 1.05;
 constexpr double kNearTheFastest = 1.1;
 
 // A planner that explains no more than the cause does not try stages either.
-constexpr core::Planner::Explain kBalanced = core::Planner::Explain::kCauseAlone;
-constexpr core::Planner::Explain kProbed = core::Planner::Explain::kChanges;
+constexpr core::Planner::Explain kBalancedStages = core::Planner::Explain::kCauseAlone;
+constexpr core::Planner::Explain kProbedStages = core::Planner::Explain::kChanges;
 
 // A single mesh is planned as a job without strategies: they are the same plans.
 v1::JobSpec JobOn(const v1::JobSpec& base, const v1::Strategy& strategy) {
@@ -42,7 +42,7 @@ absl::Status StrategyTimes::Look(const v1::JobSpec& base, absl::Span<const v1::S
   all_ = std::vector<Figures>(strategies.size());
   std::vector<absl::Status> statuses(strategies.size());
   threads_->Run(static_cast<int>(strategies.size()),
-                [&](int i) { statuses[i] = Bound(even, strategies[i], kBalanced, &all_[i]); });
+                [&](int i) { statuses[i] = Bound(even, strategies[i], kBalancedStages, &all_[i]); });
   for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
   const size_t first = std::min(kFirstBatches, batches());
   GlanceAtAll(0, first);
@@ -67,8 +67,9 @@ absl::Status StrategyTimes::ChooseStages(const v1::JobSpec& base, size_t batches
   }
   std::vector<Figures> chosen(again.size());
   std::vector<absl::Status> statuses(again.size());
-  threads_->Run(static_cast<int>(again.size()),
-                [&](int i) { statuses[i] = Bound(base, all_[again[i]].strategy, kProbed, &chosen[i]); });
+  threads_->Run(static_cast<int>(again.size()), [&](int i) {
+    statuses[i] = Bound(base, all_[again[i]].strategy, kProbedStages, &chosen[i]);
+  });
   for (size_t i = 0; i < again.size(); ++i) {
     PENSTOCK_RETURN_IF_ERROR(statuses[i]);
     if (chosen[i].planner != nullptr) all_[again[i]] = std::move(chosen[i]);

@@ -7,13 +7,14 @@ namespace {
 
 // As planner/core/search/starts.cc: caps of the longest sample that first-fit decreasing is run for, and
 // those that samples also fill in their own order.
-struct Cap {
+struct PackedCap {
   double of_longest;
   bool in_order;
 };
-constexpr Cap kCaps[] = {{1, true}, {1.25, false}, {1.5, true}, {1.75, false}, {2, true}, {2.25, false}};
+constexpr PackedCap kPackedCaps[] = {{1, true},     {1.25, false}, {1.5, true},
+                                     {1.75, false}, {2, true},     {2.25, false}};
 
-double InOrder(absl::Span<const double> sizes, double cap) {
+double MadeInOrder(absl::Span<const double> sizes, double cap) {
   double groups = 1;
   double used = 0;
   for (const double size : sizes) {
@@ -29,7 +30,7 @@ double InOrder(absl::Span<const double> sizes, double cap) {
 // Whoever opens a bin beyond those of samples above half a cap is at most half of it. If it is at most a
 // third, all bins before it are filled by two thirds; else such bins hold two of its kind, and the others
 // half a cap.
-double FirstFitDecreasing(absl::Span<const double> sizes, double cap) {
+double MadeByFirstFit(absl::Span<const double> sizes, double cap) {
   double fill = 0;
   double above_half = 0;
   for (const double size : sizes) {
@@ -45,10 +46,10 @@ double PackedStartMicroBatches(absl::Span<const double> sizes) {
   const double samples = static_cast<double>(sizes.size());
   const double longest = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
   double all = 0;
-  for (const Cap& cap : kCaps) {
+  for (const PackedCap& cap : kPackedCaps) {
     const double tokens = cap.of_longest * longest;
-    all += std::min(samples, FirstFitDecreasing(sizes, tokens));
-    if (cap.in_order) all += std::min(samples, InOrder(sizes, tokens));
+    all += std::min(samples, MadeByFirstFit(sizes, tokens));
+    if (cap.in_order) all += std::min(samples, MadeInOrder(sizes, tokens));
   }
   return all;
 }

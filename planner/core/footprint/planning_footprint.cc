@@ -42,10 +42,8 @@ constexpr double kCompactSampleBytes = 10;
 constexpr double kCompactMicroBatchBytes = 24;
 constexpr double kCompactProgramBytes = 1200;
 constexpr double kSampleBytes = 160;
-// What is taken however small the batch is; and what is told at least: how many micro-batches the plan of a
-// small batch has is less sure.
+// What is taken however small the batch is.
 constexpr double kLeastBytes = 5.5e6;
-constexpr int64_t kFewestBytes = 24'000'000;
 // Search and programs follow each other: of the lesser of both this share is there beside the other.
 constexpr double kLesserShare = 0.1;
 // Above what was measured.
@@ -142,8 +140,8 @@ PlanningFootprint FootprintOf(const PlanningShape& shape) {
   const double rank_share = std::min(1.0, 1.25 / replicas);
   PlanningFootprint footprint;
   footprint.micro_batches = static_cast<int64_t>(micro_batches);
-  footprint.planning_bytes = std::max(kFewestBytes, Bytes(kLeastBytes + std::max(search, programs) +
-                                                          kLesserShare * std::min(search, programs)));
+  footprint.planning_bytes = std::max(kFewestPlanningBytes, Bytes(kLeastBytes + std::max(search, programs) +
+                                                                  kLesserShare * std::min(search, programs)));
   const double all_ranks = ranks * replicas;
   const double stages = static_cast<double>(shape.stages);
   footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kKeptRankBytes * all_ranks +

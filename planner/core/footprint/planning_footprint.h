@@ -53,6 +53,9 @@ struct PlanningFootprint {
   int64_t full_plan_message_bytes = 0;
 };
 
+// What is told of planning at least: how many micro-batches the plan of a small batch has is less sure.
+inline constexpr int64_t kFewestPlanningBytes = 24'000'000;
+
 PlanningFootprint FootprintOf(const PlanningShape& shape);
 
 // The same lengths, more or fewer of them.

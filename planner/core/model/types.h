@@ -122,6 +122,8 @@ struct Job {
   // Where that is searched: what was foreseen for a large batch (search/foreseen_size.h), in samples; 0:
   // nothing was.
   int32_t foreseen_micro_batch_size = 0;
+  // The same of a large batch of uneven lengths: how many micro-batches it has at most; 0: any number.
+  int64_t most_micro_batches = 0;
   // Into which a micro-batch may be cut where ranks divide experts.
   int32_t most_parts = 1;
 };

@@ -71,13 +71,19 @@ std::vector<double> TotalTokens(absl::Span<const SampleTokens> tokens) {
   return sizes;
 }
 
+bool MayHave(const Job& job, int64_t micro_batches) {
+  return job.most_micro_batches == 0 || micro_batches <= job.most_micro_batches;
+}
+
 // Packed micro-batches of at most a cap: the given one, or the best that is found.
 template <typename MakeGroups>
 Candidate BestCap(Search search, MakeGroups make_groups) {
   const std::vector<double> sizes = TotalTokens(search.tokens());
   const auto attempt = [&](double cap) {
     if (search.stopped()) return kInfeasibleNs;
-    return search.Try(make_groups(sizes, cap), Layout::kPacked);
+    Groups groups = make_groups(sizes, cap);
+    if (!MayHave(search.job(), static_cast<int64_t>(groups.size()))) return kInfeasibleNs;
+    return search.Try(std::move(groups), Layout::kPacked);
   };
   if (search.job().token_cap > 0) {
     attempt(static_cast<double>(search.job().token_cap));
@@ -103,7 +109,7 @@ Candidate BestCap(Search search, MakeGroups make_groups) {
   double cap = best_cap / kCapFactor;
   for (int step = 1; step < 2 * kFineSteps; ++step) improve(cap *= kFineCapFactor);
   // The last resort where memory is scarce.
-  if (!search.feasible() && !search.stopped())
+  if (!search.feasible() && !search.stopped() && MayHave(search.job(), search.samples()))
     search.Try(FixedSizeGroups(search.samples(), 1), Layout::kPacked);
   return search.TakeBest();
 }
@@ -134,6 +140,7 @@ int64_t BestSize(Search* search, int count, Layout layout, RowLengths row, MakeG
   for (const int size : MicroBatchSizes(search->job(), count)) {
     if (search->stopped()) break;
     if (size < foreseen || (foreseen > 0 && layout == Layout::kPadded && size > foreseen)) continue;
+    if (!MayHave(search->job(), (count + size - 1) / size)) continue;
     const int64_t makespan = search->Try(make_groups(size), layout, row);
     best = std::min(best, makespan);
     if (best < kInfeasibleNs && makespan > kHopeless * best) break;
@@ -232,9 +239,11 @@ Candidate SearchOnce(const ScheduleSpace& space, const Job& job, absl::Span<cons
 Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                          const RunTasks& run_tasks, ReplicaEvaluator* evaluator) {
   Candidate candidate = SearchOnce(space, job, tokens, run_tasks, evaluator);
-  if (candidate.makespan < kInfeasibleNs || job.foreseen_micro_batch_size == 0) return candidate;
+  const bool any_size = job.foreseen_micro_batch_size == 0 && job.most_micro_batches == 0;
+  if (candidate.makespan < kInfeasibleNs || any_size) return candidate;
   Job of_any_size = job;
   of_any_size.foreseen_micro_batch_size = 0;
+  of_any_size.most_micro_batches = 0;
   return SearchOnce(space, of_any_size, tokens, run_tasks, evaluator);
 }
 

@@ -3,7 +3,8 @@
 // The policies that others use are judged by the same simulated makespan as the dynamic one, and get the best
 // micro-batch size, row length or cap that a search finds, unless the job gives one; recompute is as the job
 // says. Where Job::foreseen_micro_batch_size is not 0, padding makes micro-batches of that size, and the
-// others none that are smaller, if those fit in memory.
+// others none that are smaller; where Job::most_micro_batches is not 0, the others make no more than that: if
+// those fit in memory.
 #pragma once
 
 #include <vector>

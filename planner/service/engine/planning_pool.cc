@@ -14,7 +14,8 @@ namespace {
 constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
 // Turns that a task is passed over for want of memory before nothing else begins.
 constexpr int kMostWithoutRoom = 16;
-// Of the memory: what a task takes at most that waits for nobody's room, and what others leave to such tasks.
+// Of the memory: what a job's batch takes at most that waits for nobody's room, and what others leave to such
+// tasks.
 constexpr int64_t kSmallShare = 20;
 constexpr int64_t kLeftShare = 8;
 // A turn: what a task computes before others are asked for.
@@ -213,19 +214,27 @@ bool PlanningPool::HasThreadLocked(size_t kind) const {
 PlanningPool::Room PlanningPool::RoomLocked() const {
   Room room = {.free = memory_bytes_, .all = true};
   ForEachBegunLocked([&](const Begun& task) {
-    room.free -= std::min(room.free, task.ticket->work().bytes);
+    const PlanningWork& work = task.ticket->work();
+    room.free -= std::min(room.free, work.bytes);
+    if (IsSmall(work)) room.of_small += work.bytes;
     room.all = false;
   });
   return room;
 }
 
 bool PlanningPool::Fits(const PlanningWork& work, const Room& room) const {
-  const int64_t left = IsSmall(work) ? 0 : memory_bytes_ / kLeftShare;
-  return room.all || work.bytes <= room.free - left;
+  if (room.all || WaitsForNobody(work, room)) return room.all || work.bytes <= room.free;
+  // What small ones have of it is not missing elsewhere.
+  const int64_t left = memory_bytes_ / kLeftShare;
+  return work.bytes <= room.free - left + std::min(left, room.of_small);
 }
 
 bool PlanningPool::IsSmall(const PlanningWork& work) const {
-  return work.bytes <= memory_bytes_ / kSmallShare;
+  return work.kind == PlanningClass::kJobBatch && work.bytes <= memory_bytes_ / kSmallShare;
+}
+
+bool PlanningPool::WaitsForNobody(const PlanningWork& work, const Room& room) const {
+  return IsSmall(work) && room.of_small + work.bytes <= memory_bytes_ / kLeftShare;
 }
 
 bool PlanningPool::IsWaitedForLocked() const {
@@ -241,7 +250,7 @@ std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwn
     // Who has begun may go on: that makes room.
     if (!owner.paused.empty()) return true;
     const PlanningWork& work = owner.tasks.front().ticket->work();
-    const bool may_begin = !is_waited_for || IsSmall(work) ||
+    const bool may_begin = !is_waited_for || WaitsForNobody(work, room) ||
                            (&owner == &first->second && line.without_room >= kMostWithoutRoom);
     return may_begin && Fits(work, room);
   });

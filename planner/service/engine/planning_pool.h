@@ -204,6 +204,8 @@ class PlanningPool {
   // Of the memory, beside what has begun; `all`: nothing has.
   struct Room {
     int64_t free = 0;
+    // What small batches of jobs have that have begun.
+    int64_t of_small = 0;
     bool all = false;
   };
 
@@ -218,6 +220,8 @@ class PlanningPool {
   // Whether a task that has not begun has room beside those that have.
   bool Fits(const PlanningWork& work, const Room& room) const;
   bool IsSmall(const PlanningWork& work) const;
+  // Small ones do while they are not too many together: the room that is left to them is theirs, and no more.
+  bool WaitsForNobody(const PlanningWork& work, const Room& room) const;
   // A task has waited for room for so long that none but small ones may begin before it.
   bool IsWaitedForLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The owner whose next task is next; the end where none may go on or begin now.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -126,6 +127,51 @@ TEST_P(LeastSizeTest, WhereTheyDoNotFitSmallerOnesAreMade) {
 INSTANTIATE_TEST_SUITE_P(Policies, LeastSizeTest,
                          testing::Values(v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
                                          v1::POLICY_TOKEN_BUDGET),
+                         [](const auto& info) { return v1::Policy_Name(info.param); });
+
+class MostMicroBatchesTest : public testing::TestWithParam<v1::Policy> {
+ protected:
+  MostMicroBatchesTest() : planner_(*Planner::Create(BenchJob(/*stages=*/4, /*replicas=*/1, GetParam()))) {}
+
+  // Of a batch of uneven lengths, where each rank has `available_bytes`.
+  int64_t MadeWith(int64_t most, int64_t available_bytes) const {
+    Job job = planner_->job();
+    job.most_micro_batches = most;
+    const ScheduleSpace space(planner_->costs(), job, std::vector<int64_t>(4, available_bytes));
+    const std::vector<SampleTokens> tokens = BatchFromProto(BatchOf(/*even=*/false, 200), job)->samples;
+    const Candidate plan = PlanByPolicy(space, job, tokens, RunSerially);
+    EXPECT_LT(plan.makespan, kInfeasibleNs);
+    return static_cast<int64_t>(plan.replicas.front().slots.size());
+  }
+
+  int64_t BytesOfLongest() const {
+    std::vector<SampleTokens> tokens = BatchFromProto(BatchOf(/*even=*/false, 200), planner_->job())->samples;
+    const auto longest = std::ranges::max_element(tokens, {}, &SampleTokens::target);
+    const TokenSums sums = SumsOf({0}, {&*longest, 1}, Layout::kPacked);
+    int64_t bytes = 1 << 20;
+    const auto fits = [&] {
+      const ScheduleSpace space(planner_->costs(), planner_->job(), std::vector<int64_t>(4, bytes));
+      return space.FitsAlone(0, sums) && space.FitsAlone(3, sums);
+    };
+    while (!fits()) bytes += bytes / 16;
+    return bytes;
+  }
+
+  const std::unique_ptr<Planner> planner_;
+};
+
+TEST_P(MostMicroBatchesTest, AreNotExceededUnlessOthersDoNotFit) {
+  constexpr int64_t kMuch = int64_t{1} << 50;
+  const int64_t best = MadeWith(/*most=*/0, kMuch);
+  ASSERT_GT(best, 4);
+  EXPECT_EQ(MadeWith(best, kMuch), best);
+  EXPECT_LE(MadeWith(best - 1, kMuch), best - 1);
+  // Room for two of the longest sample, and not for half of all.
+  EXPECT_GT(MadeWith(2, 2 * BytesOfLongest()), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, MostMicroBatchesTest,
+                         testing::Values(v1::POLICY_CONCATENATED, v1::POLICY_PACKED, v1::POLICY_TOKEN_BUDGET),
                          [](const auto& info) { return v1::Policy_Name(info.param); });
 
 TEST(ForeseenSizeGivenTest, ASizeThatTheJobGivesIsTaken) {

@@ -29,8 +29,6 @@ constexpr Measured kMeasured[] = {
 
 // A small plan takes what the process takes for it anyway.
 constexpr double kSmall = 16;
-// What is told at least, bytes.
-constexpr int64_t kTold = 24'000'000;
 
 PlanningShape ShapeOf(const Measured& row) {
   return {.samples = row.samples,
@@ -78,7 +76,7 @@ TEST(PlanningFootprintTest, MoreSamplesTakeMore) {
   int64_t before = 0;
   for (int64_t samples = 1; samples < 1'000'000; samples *= 3) {
     const PlanningFootprint footprint = FootprintOf(WithSamples(shape, samples));
-    if (footprint.planning_bytes > kTold) {
+    if (footprint.planning_bytes > kFewestPlanningBytes) {
       EXPECT_GT(footprint.planning_bytes, before);
     }
     before = footprint.planning_bytes;

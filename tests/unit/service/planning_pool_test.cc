@@ -224,6 +224,37 @@ TEST_F(PlanningPoolTest, ASmallTaskWaitsForNoLargeOneAndNoRoomOfOne) {
   EXPECT_TRUE(large);
 }
 
+// Else there would never be room for a large batch where what-ifs come all the time.
+TEST_F(PlanningPoolTest, SmallWhatIfsTakeNoRoomThatABatchWaitsFor) {
+  PlanningPool pool(1, 100, &clock_, /*memory_bytes=*/400);
+  LongTask first(&clock_);
+  Run(pool, {.kind = kWhatIf, .owner = "first", .bytes = 200}, first.AsTask());
+  first.AwaitSteps(100);
+  std::atomic<bool> large = false;
+  std::atomic<int> before = 0, what_ifs = 0;
+  Run(pool, {.owner = "large", .bytes = 300}, [&](const PlanningTicket&) { large = true; });
+  for (int i = 0; i < 40; ++i) {
+    Run(pool, {.kind = kWhatIf, .owner = absl::StrCat("owner ", i), .bytes = 20}, [&](const PlanningTicket&) {
+      before += large ? 0 : 1;
+      ++what_ifs;
+    });
+  }
+  // Turns in which the batch is passed over for want of room.
+  for (int i = 0; i < 40; ++i) {
+    Event ran;
+    Run(pool, {.owner = "small", .bytes = 20}, [&](const PlanningTicket&) { ran.Notify(); });
+    ASSERT_TRUE(ran.Await());
+  }
+  EXPECT_FALSE(large);
+  first.End();
+  EXPECT_TRUE(first.AwaitEnd().ok());
+  pool.Shutdown(absl::Seconds(20));
+  EXPECT_TRUE(large);
+  EXPECT_EQ(what_ifs, 40);
+  // As many as turns that a batch is passed over at most.
+  EXPECT_LE(before, 16);
+}
+
 TEST_F(PlanningPoolTest, ABatchGoesBeforeAWhatIfThatRuns) {
   PlanningPool pool(1, 20, &clock_);
   LongTask what_if(&clock_);
