@@ -223,10 +223,11 @@ PlanningPool::Room PlanningPool::RoomLocked() const {
 }
 
 bool PlanningPool::Fits(const PlanningWork& work, const Room& room) const {
-  if (room.all || WaitsForNobody(work, room)) return room.all || work.bytes <= room.free;
-  // What small ones have of it is not missing elsewhere.
-  const int64_t left = memory_bytes_ / kLeftShare;
-  return work.bytes <= room.free - left + std::min(left, room.of_small);
+  if (room.all) return true;
+  // What small ones have of it already is not left to them once more.
+  const int64_t left =
+      WaitsForNobody(work, room) ? 0 : std::max<int64_t>(0, memory_bytes_ / kLeftShare - room.of_small);
+  return work.bytes <= room.free - left;
 }
 
 bool PlanningPool::IsSmall(const PlanningWork& work) const {
