@@ -11,9 +11,6 @@
 namespace penstock::cli {
 namespace {
 
-// By how much less than was seen a plan may take: at a glance, and when it was looked at closer.
-constexpr double kGlanceError = 0.12;
-constexpr double kCloserError = 0.05;
 // Batches on which strategies that are slow show it: so much slower on all of them together than the best,
 // and on each than the fastest.
 constexpr size_t kFirstBatches = 4;
@@ -182,9 +179,9 @@ double StrategyTimes::Expected(size_t strategy, size_t batch) const {
   if (figures.known[batch] != 0) return figures.time_ns[batch];
   double seen = figures.bound_ns[batch];
   if (figures.glance_ns[batch] != kNever)
-    seen = std::max(seen, figures.glance_ns[batch] * (1 - kGlanceError));
+    seen = std::max(seen, figures.glance_ns[batch] * (1 - ErrorOf(core::Sight::kGlance)));
   if (figures.closer_ns[batch] != kNever)
-    seen = std::max(seen, figures.closer_ns[batch] * (1 - kCloserError));
+    seen = std::max(seen, figures.closer_ns[batch] * (1 - ErrorOf(core::Sight::kCloser)));
   return seen;
 }
 

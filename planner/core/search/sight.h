@@ -7,4 +7,7 @@ namespace penstock::core {
 // samples. Closer: all starts, the best of them tuned.
 enum class Sight { kGlance, kCloser };
 
+// By what share of what was seen a plan may take less.
+constexpr double ErrorOf(Sight sight) { return sight == Sight::kGlance ? 0.12 : 0.05; }
+
 }  // namespace penstock::core

@@ -15,12 +15,9 @@
 namespace penstock::core {
 namespace {
 
-// By how much less than was seen a plan may take: at a glance, and when it was looked at closer.
-constexpr double kGlanceError = 0.12;
-constexpr double kCloserError = 0.05;
-
-bool MayTakeLess(int64_t seen_ns, double error, const v1::Plan& best) {
-  return static_cast<double>(seen_ns) * (1 - error) < static_cast<double>(best.predicted().makespan_ns());
+bool MayTakeLess(int64_t seen_ns, Sight sight, const v1::Plan& best) {
+  return static_cast<double>(seen_ns) * (1 - ErrorOf(sight)) <
+         static_cast<double>(best.predicted().makespan_ns());
 }
 
 // An error of one of several strategies says which.
@@ -191,7 +188,7 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, c
 bool StrategyPlanner::MayBeFaster(const Candidate& candidate, const v1::Plan& best) const {
   if (candidate.bound_ns >= best.predicted().makespan_ns()) return false;
   // Where nothing was seen that fits in memory, a plan may be found all the same.
-  return candidate.glance_ns == kNotGlanced || MayTakeLess(candidate.glance_ns, kGlanceError, best);
+  return candidate.glance_ns == kNotGlanced || MayTakeLess(candidate.glance_ns, Sight::kGlance, best);
 }
 
 bool StrategyPlanner::SeemsFaster(const Candidate& candidate, const v1::Plan& best, const v1::Batch& batch,
@@ -200,7 +197,7 @@ bool StrategyPlanner::SeemsFaster(const Candidate& candidate, const v1::Plan& be
   if (candidate.glance_ns == kNotGlanced) return true;
   const absl::StatusOr<int64_t> seen =
       planners_[candidate.strategy]->LookNs(batch, Sight::kCloser, run_tasks, stop);
-  return !seen.ok() || MayTakeLess(*seen, kCloserError, best);
+  return !seen.ok() || MayTakeLess(*seen, Sight::kCloser, best);
 }
 
 bool StrategyPlanner::thorough() const {
