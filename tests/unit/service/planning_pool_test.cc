@@ -271,6 +271,7 @@ TEST_F(PlanningPoolTest, ABatchGoesBeforeAWhatIfThatRuns) {
 }
 
 TEST_F(PlanningPoolTest, ATaskThatIsPausedIsStoppedAsOneThatRuns) {
+  Event held, go_on;
   PlanningPool pool(1, 20, &clock_);
   LongTask cancelled(&clock_), stopped(&clock_);
   const PlanningTicketPtr ticket =
@@ -282,7 +283,6 @@ TEST_F(PlanningPoolTest, ATaskThatIsPausedIsStoppedAsOneThatRuns) {
   go_on_.Notify();
   Run(pool, {.owner = "b", .limit = absl::InfiniteDuration(), .bytes = 10}, stopped.AsTask());
   stopped.AwaitSteps(100);
-  Event held, go_on;
   Run(pool, {.owner = "c"}, [&](const PlanningTicket&) {
     held.Notify();
     go_on.Await();
