@@ -70,6 +70,7 @@ struct MetricSample {
   MetricLabels labels;
   double value = 0;
 };
+using MetricSamples = std::vector<MetricSample>;
 
 class MetricsRegistry {
  public:
@@ -83,7 +84,7 @@ class MetricsRegistry {
   // `bounds`: upper edges of the buckets, ascending, with one at each objective.
   HistogramFamily AddHistogram(const std::string& name, const std::string& help, std::vector<double> bounds);
   // Called at each scrape, by the thread that serves it.
-  using Sample = std::function<std::vector<MetricSample>()>;
+  using Sample = std::function<MetricSamples()>;
   void AddComputedGauge(const std::string& name, const std::string& help, Sample sample);
   // For counters whose labels come and go.
   void AddComputedCounter(const std::string& name, const std::string& help, Sample sample);

@@ -14,7 +14,7 @@ namespace {
 
 // Of lengths below it each has its own bucket, and so many each doubling of them.
 constexpr int kBucketBits = 3;
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNeverReached = std::numeric_limits<double>::infinity();
 
 // Ascending in the length.
 uint32_t BucketOf(uint32_t length) {
@@ -89,7 +89,7 @@ std::vector<double> RankWork(const MicroBatchTable& table, absl::Span<const doub
 std::vector<double> Reached(const MicroBatchTable& table) {
   const CostModel& costs = table.costs();
   const int64_t* const forward = table.field(MicroBatchTable::kForwardNs);
-  std::vector<double> reached(costs.positions(), kNever);
+  std::vector<double> reached(costs.positions(), kNeverReached);
   for (int slot = 0; slot < table.slots(); ++slot) {
     double ns = 0;
     for (int stage = 0; stage < costs.stages(); ++stage) {
@@ -109,7 +109,7 @@ bool IsKnown(const MicroBatchTable& table) {
 }
 
 double Busiest(const MicroBatchTable& table, absl::Span<const double> times) {
-  if (!IsKnown(table)) return kNever;
+  if (!IsKnown(table)) return kNeverReached;
   const std::vector<double> ranks = RankWork(table, times);
   return *std::max_element(ranks.begin(), ranks.end());
 }
@@ -161,7 +161,7 @@ double WorkOfSize::micro_batches() const {
 }
 
 double WorkOfSize::LeastNs(int replicas) const {
-  if (!IsKnown(table_)) return kNever;
+  if (!IsKnown(table_)) return kNeverReached;
   double least = 0;
   for (size_t rank = 0; rank < work_ns_.size(); ++rank)
     least = std::max(least, work_ns_[rank] / replicas + reached_ns_[rank]);

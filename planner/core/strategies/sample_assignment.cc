@@ -9,7 +9,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNeverEnds = std::numeric_limits<double>::infinity();
 // Rounds in which the mesh that ends last gives something away; each is one pass over the samples.
 constexpr int kMostMoves = 400;
 
@@ -40,7 +40,7 @@ class MeshEnd {
     double busiest = busiest_ns_, ramp = ramp_ns_, path = 0;
     auto count = static_cast<double>(samples_.size());
     if (with != kNone) {
-      if (!Of(with).fits) return kNever;
+      if (!Of(with).fits) return kNeverEnds;
       busiest += Of(with).busiest_ns;
       ramp += RampOf(with);
       path = Of(with).path_ns;
@@ -72,7 +72,7 @@ class MeshEnd {
 
 // The longest first, by what they take on the mesh where they take least.
 std::vector<size_t> LongestFirst(const std::vector<MeshLoad>& loads) {
-  std::vector<double> least(loads.front().samples.size(), kNever);
+  std::vector<double> least(loads.front().samples.size(), kNeverEnds);
   for (const MeshLoad& load : loads) {
     for (size_t i = 0; i < least.size(); ++i) {
       if (load.samples[i].fits) least[i] = std::min(least[i], load.samples[i].busiest_ns / load.replicas);
@@ -110,14 +110,14 @@ class Assigner {
  private:
   bool GiveOut(size_t sample) {
     size_t best = 0;
-    double end = kNever;
+    double end = kNeverEnds;
     for (size_t mesh = 0; mesh < ends_.size(); ++mesh) {
       const double with = ends_[mesh].End(sample);
       if (with >= end) continue;
       end = with;
       best = mesh;
     }
-    if (end == kNever) return false;
+    if (end == kNeverEnds) return false;
     ends_[best].Add(sample);
     return true;
   }
@@ -127,7 +127,7 @@ class Assigner {
     size_t to = 0;
     // What comes back.
     size_t back = kNone;
-    double end = kNever;
+    double end = kNeverEnds;
   };
 
   // Whether the mesh that ends last ends earlier now.

@@ -22,7 +22,7 @@ CertificateWatch::CertificateWatch(const ServerSecurity& security, MetricsRegist
   registry->AddComputedGauge(
       "penstock_certificate_expiry_timestamp_seconds",
       "When the first certificate of a file ends, seconds since 1970.", [read] {
-        std::vector<MetricSample> samples;
+        MetricSamples samples;
         for (const auto& [name, path] : read) {
           const auto dates = DatesOfChain(path, name);
           if (!dates.ok()) continue;

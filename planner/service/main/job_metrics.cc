@@ -18,21 +18,19 @@ namespace {
 
 constexpr char kJobLabel[] = "training_job";
 
-using Samples = std::vector<MetricSample>;
-
 bool Runs(const v1::JobStatus& status) {
   return status.state() == v1::JOB_STATE_RUNNING || status.state() == v1::JOB_STATE_DRAINING;
 }
 
-Samples States(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples States(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs())
     samples.push_back({{{kJobLabel, job->id()}, {"state", StateName(job->State())}}, 1});
   return samples;
 }
 
-Samples LookAhead(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples LookAhead(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const v1::JobStatus status = job->Status();
     if (!Runs(status)) continue;
@@ -44,15 +42,15 @@ Samples LookAhead(const PlannerEngine& engine) {
   return samples;
 }
 
-Samples Epochs(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples Epochs(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs())
     samples.push_back({{{kJobLabel, job->id()}}, static_cast<double>(job->Status().epoch())});
   return samples;
 }
 
-Samples HeartbeatAges(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples HeartbeatAges(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const v1::JobStatus status = job->Status();
     if (!Runs(status)) continue;
@@ -66,8 +64,8 @@ Samples HeartbeatAges(const PlannerEngine& engine) {
 }
 
 // Of slow ranks alone.
-Samples SlowFactors(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples SlowFactors(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const v1::JobStatus status = job->Status();
     if (!Runs(status)) continue;
@@ -83,9 +81,9 @@ Samples SlowFactors(const PlannerEngine& engine) {
 using OfSummary = std::function<double(const v1::IterationSummary&)>;
 
 // Of the last iteration of each job.
-std::function<Samples(const PlannerEngine&)> OfLastIteration(OfSummary value) {
+std::function<MetricSamples(const PlannerEngine&)> OfLastIteration(OfSummary value) {
   return [value = std::move(value)](const PlannerEngine& engine) {
-    Samples samples;
+    MetricSamples samples;
     for (const auto& job : engine.Jobs()) {
       const auto summary = job->LastSummary();
       if (summary.has_value()) samples.push_back({{{kJobLabel, job->id()}}, value(*summary)});
@@ -95,8 +93,8 @@ std::function<Samples(const PlannerEngine&)> OfLastIteration(OfSummary value) {
 }
 
 // Of the tasks that the last iteration had samples of.
-Samples TaskLosses(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples LossesByTask(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const auto summary = job->LastSummary();
     if (!summary.has_value()) continue;
@@ -109,8 +107,8 @@ Samples TaskLosses(const PlannerEngine& engine) {
   return samples;
 }
 
-Samples PartNorms(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples PartNorms(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const auto summary = job->LastSummary();
     if (!summary.has_value()) continue;
@@ -120,8 +118,8 @@ Samples PartNorms(const PlannerEngine& engine) {
   return samples;
 }
 
-Samples ExpertLoads(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples ExpertLoads(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const v1::JobStatus status = job->Status();
     if (!Runs(status)) continue;
@@ -133,8 +131,8 @@ Samples ExpertLoads(const PlannerEngine& engine) {
 }
 
 // Of models whose experts have a capacity.
-Samples DroppedExpertRows(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples DroppedExpertRows(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const auto summary = job->LastSummary();
     if (!summary.has_value() || summary->routed_expert_rows() == 0) continue;
@@ -154,8 +152,8 @@ double PredictionError(const v1::IterationSummary& summary) {
                static_cast<double>(summary.predicted_ns()));
 }
 
-Samples Bubbles(const PlannerEngine& engine) {
-  Samples samples;
+MetricSamples Bubbles(const PlannerEngine& engine) {
+  MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
     const auto summary = job->LastSummary();
     if (!summary.has_value()) continue;
@@ -167,10 +165,10 @@ Samples Bubbles(const PlannerEngine& engine) {
 
 // `samples` of the engine that serves; nothing where none does.
 MetricsRegistry::Sample Watched(const EngineSlot* engines,
-                                std::function<Samples(const PlannerEngine&)> samples) {
+                                std::function<MetricSamples(const PlannerEngine&)> samples) {
   return [engines, samples = std::move(samples)] {
     const EnginePtr engine = engines->current();
-    return engine != nullptr ? samples(*engine) : Samples();
+    return engine != nullptr ? samples(*engine) : MetricSamples();
   };
 }
 
@@ -198,10 +196,10 @@ void JobMetrics::ForgetOthersLocked(const PlannerEngine& engine) {
   std::erase_if(totals_, [&](const auto& entry) { return !held.contains(entry.first); });
 }
 
-std::vector<MetricSample> JobMetrics::StrategySamplesOf(const PlannerEngine& engine) {
+MetricSamples JobMetrics::StrategySamplesOf(const PlannerEngine& engine) {
   MutexLock lock(&mutex_);
   ForgetOthersLocked(engine);
-  Samples samples;
+  MetricSamples samples;
   for (const auto& [job_id, totals] : totals_) {
     for (const auto& [strategy, iterations] : totals.by_strategy)
       samples.push_back({{{kJobLabel, job_id}, {"strategy", absl::StrCat(strategy)}}, iterations});
@@ -209,11 +207,11 @@ std::vector<MetricSample> JobMetrics::StrategySamplesOf(const PlannerEngine& eng
   return samples;
 }
 
-std::vector<MetricSample> JobMetrics::SamplesOf(const PlannerEngine& engine, Counted counted,
-                                                const MetricLabels& labels) {
+MetricSamples JobMetrics::SamplesOf(const PlannerEngine& engine, Counted counted,
+                                    const MetricLabels& labels) {
   MutexLock lock(&mutex_);
   ForgetOthersLocked(engine);
-  Samples samples;
+  MetricSamples samples;
   for (const auto& [job_id, totals] : totals_) {
     MetricLabels all = labels;
     all[kJobLabel] = job_id;
@@ -222,10 +220,10 @@ std::vector<MetricSample> JobMetrics::SamplesOf(const PlannerEngine& engine, Cou
   return samples;
 }
 
-std::vector<MetricSample> JobMetrics::ValidationLossesOf(const PlannerEngine& engine) {
+MetricSamples JobMetrics::ValidationLossesOf(const PlannerEngine& engine) {
   MutexLock lock(&mutex_);
   ForgetOthersLocked(engine);
-  Samples samples;
+  MetricSamples samples;
   for (const auto& [job_id, totals] : totals_)
     if (totals.validation_loss.has_value())
       samples.push_back({{{kJobLabel, job_id}}, *totals.validation_loss});
@@ -237,7 +235,7 @@ void JobMetrics::WatchTotals(MetricsRegistry* registry, const EngineSlot* engine
   const auto add = [&](const char* name, const char* help, Parts parts) {
     registry->AddComputedCounter(
         name, help, Watched(engines, [this, parts = std::move(parts)](const PlannerEngine& engine) {
-          Samples samples;
+          MetricSamples samples;
           for (const auto& [labels, counted] : parts)
             for (MetricSample& sample : SamplesOf(engine, counted, labels))
               samples.push_back(std::move(sample));
@@ -297,7 +295,7 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       OfLastIteration([](const auto& summary) { return summary.loss(); }));
   add("penstock_task_loss",
       "Loss of a job's last iteration by task: of those whose samples it had. Jobs of several tasks alone.",
-      TaskLosses);
+      LossesByTask);
   add("penstock_gradient_norm", "Norm of the gradient of a job's last iteration, before clipping.",
       OfLastIteration([](const auto& summary) { return summary.gradient_norm(); }));
   add("penstock_part_gradient_norm",

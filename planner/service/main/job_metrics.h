@@ -44,10 +44,9 @@ class JobMetrics {
   using Counted = double Totals::*;
 
   // Of the jobs that the planner holds; the others are forgotten here as well.
-  std::vector<MetricSample> SamplesOf(const PlannerEngine& engine, Counted counted,
-                                      const MetricLabels& labels);
-  std::vector<MetricSample> StrategySamplesOf(const PlannerEngine& engine);
-  std::vector<MetricSample> ValidationLossesOf(const PlannerEngine& engine);
+  MetricSamples SamplesOf(const PlannerEngine& engine, Counted counted, const MetricLabels& labels);
+  MetricSamples StrategySamplesOf(const PlannerEngine& engine);
+  MetricSamples ValidationLossesOf(const PlannerEngine& engine);
   // Those of jobs that the planner does not hold.
   void ForgetOthersLocked(const PlannerEngine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchTotals(MetricsRegistry* registry, const EngineSlot* engines);

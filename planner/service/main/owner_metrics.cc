@@ -8,16 +8,14 @@
 namespace penstock {
 namespace {
 
-using Samples = std::vector<MetricSample>;
-
 // By PlanningClass.
 constexpr const char* kKinds[kPlanningClasses] = {"batch", "preparation", "what_if"};
 
 // `add` appends what an owner's use says; nothing where no engine serves.
 MetricsRegistry::Sample OfEachOwner(const EngineSlot* engines,
-                                    std::function<void(const OwnerUse&, Samples*)> add) {
+                                    std::function<void(const OwnerUse&, MetricSamples*)> add) {
   return [engines, add = std::move(add)] {
-    Samples samples;
+    MetricSamples samples;
     const EnginePtr engine = engines->current();
     if (engine == nullptr) return samples;
     for (const OwnerUse& use : engine->OwnerUses()) add(use, &samples);
@@ -25,14 +23,14 @@ MetricsRegistry::Sample OfEachOwner(const EngineSlot* engines,
   };
 }
 
-void PlanningOf(const OwnerUse& use, Samples* samples) {
+void PlanningOf(const OwnerUse& use, MetricSamples* samples) {
   for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
     samples->push_back(
         {{{"owner", use.owner}, {"kind", kKinds[kind]}}, absl::ToDoubleSeconds(use.planning[kind])});
   }
 }
 
-void RefusalsOf(const OwnerUse& use, Samples* samples) {
+void RefusalsOf(const OwnerUse& use, MetricSamples* samples) {
   for (size_t quota = 0; quota < kOwnerQuotas; ++quota) {
     samples->push_back({{{"owner", use.owner}, {"quota", std::string(kQuotaNames[quota])}},
                         static_cast<double>(use.refused[quota])});
@@ -47,13 +45,13 @@ void OwnerMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
                                OfEachOwner(engines, PlanningOf));
   registry->AddComputedCounter(
       "penstock_owner_samples_total", "Samples of an owner that were accepted, in batches and what-ifs.",
-      OfEachOwner(engines, [](const OwnerUse& use, Samples* samples) {
+      OfEachOwner(engines, [](const OwnerUse& use, MetricSamples* samples) {
         samples->push_back({{{"owner", use.owner}}, static_cast<double>(use.samples)});
       }));
   registry->AddComputedCounter("penstock_owner_refusals_total", "Calls that a quota of an owner refused.",
                                OfEachOwner(engines, RefusalsOf));
   registry->AddComputedGauge("penstock_owner_streams", "Streams of programs that an owner has open.",
-                             OfEachOwner(engines, [](const OwnerUse& use, Samples* samples) {
+                             OfEachOwner(engines, [](const OwnerUse& use, MetricSamples* samples) {
                                samples->push_back({{{"owner", use.owner}}, static_cast<double>(use.streams)});
                              }));
 }

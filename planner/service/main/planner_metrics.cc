@@ -24,25 +24,25 @@ std::vector<double> IterationEdges() {
   return {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100};
 }
 
-std::vector<MetricSample> JobsByState(const PlannerEngine& engine) {
+MetricSamples JobsByState(const PlannerEngine& engine) {
   std::map<std::string, int> counts;
   for (int state = v1::JOB_STATE_REGISTERED; state <= v1::JOB_STATE_PREPARING; ++state) {
     counts[StateName(static_cast<v1::JobState>(state))] = 0;
   }
   for (const auto& job : engine.Jobs()) ++counts[StateName(job->State())];
-  std::vector<MetricSample> samples;
+  MetricSamples samples;
   samples.reserve(counts.size());
   for (const auto& [state, count] : counts)
     samples.push_back({{{"state", state}}, static_cast<double>(count)});
   return samples;
 }
 
-std::vector<MetricSample> JobsByOwner(const PlannerEngine& engine) {
+MetricSamples JobsByOwner(const PlannerEngine& engine) {
   std::map<std::pair<std::string, bool>, int> counts;
   for (const JobPlace& place : engine.Places()) {
     if (!place.over) ++counts[{place.owner, place.started}];
   }
-  std::vector<MetricSample> samples;
+  MetricSamples samples;
   samples.reserve(counts.size());
   for (const auto& [key, count] : counts) {
     samples.push_back(
@@ -110,32 +110,32 @@ void PlannerMetrics::Watch(const EngineSlot* engines) {
   const auto add = [&](const char* name, const char* help, auto samples) {
     registry_->AddComputedGauge(name, help, [engines, samples] {
       const EnginePtr engine = engines->current();
-      return engine != nullptr ? samples(*engine) : std::vector<MetricSample>();
+      return engine != nullptr ? samples(*engine) : MetricSamples();
     });
   };
   registry_->AddComputedGauge("penstock_leader", "1: this planner serves jobs; 0: it is a standby.",
                               [engines] {
-                                return std::vector<MetricSample>{{{}, engines->leads() ? 1.0 : 0.0}};
+                                return MetricSamples{{{}, engines->leads() ? 1.0 : 0.0}};
                               });
   add("penstock_planning_queue_depth", "Batches that wait for a planning thread.",
       [](const PlannerEngine& engine) {
-        return std::vector<MetricSample>{{{}, static_cast<double>(engine.queue_depth())}};
+        return MetricSamples{{{}, static_cast<double>(engine.queue_depth())}};
       });
   add("penstock_store_writable", "1: what happens to jobs is written; 0: the store fails.",
       [](const PlannerEngine& engine) {
-        return std::vector<MetricSample>{{{}, engine.StoreHealth().ok() ? 1.0 : 0.0}};
+        return MetricSamples{{{}, engine.StoreHealth().ok() ? 1.0 : 0.0}};
       });
   add("penstock_store_waiting_bytes", "Changes that are not durable yet, in bytes.",
       [](const PlannerEngine& engine) {
-        return std::vector<MetricSample>{{{}, static_cast<double>(engine.StoreBacklog().bytes)}};
+        return MetricSamples{{{}, static_cast<double>(engine.StoreBacklog().bytes)}};
       });
   add("penstock_store_waiting_seconds", "How long the oldest change that is not durable yet has waited.",
       [](const PlannerEngine& engine) {
-        return std::vector<MetricSample>{{{}, absl::ToDoubleSeconds(engine.StoreBacklog().age)}};
+        return MetricSamples{{{}, absl::ToDoubleSeconds(engine.StoreBacklog().age)}};
       });
   add("penstock_stream_bytes", "Programs that streams hold and nobody has read, in bytes.",
       [](const PlannerEngine& engine) {
-        return std::vector<MetricSample>{{{}, static_cast<double>(engine.stream_bytes())}};
+        return MetricSamples{{{}, static_cast<double>(engine.stream_bytes())}};
       });
   owners_.Watch(registry_, engines);
   add("penstock_owner_jobs", "Jobs of an owner that are not over, by whether anybody started them.",
