@@ -215,11 +215,15 @@ PlanningPool::Room PlanningPool::RoomLocked() const {
   Room room = {.free = memory_bytes_, .all = true};
   ForEachBegunLocked([&](const Begun& task) {
     const PlanningWork& work = task.ticket->work();
-    room.free -= std::min(room.free, work.bytes);
+    room.free -= std::min(room.free, BytesOf(work));
     if (IsSmall(work)) room.of_small += work.bytes;
     room.all = false;
   });
   return room;
+}
+
+int64_t PlanningPool::BytesOf(const PlanningWork& work) const {
+  return IsSmall(work) ? work.bytes : std::min(work.bytes, memory_bytes_ - memory_bytes_ / kLeftShare);
 }
 
 bool PlanningPool::Fits(const PlanningWork& work, const Room& room) const {
@@ -227,7 +231,7 @@ bool PlanningPool::Fits(const PlanningWork& work, const Room& room) const {
   // What small ones have of it already is not left to them once more.
   const int64_t left =
       WaitsForNobody(work, room) ? 0 : std::max<int64_t>(0, memory_bytes_ / kLeftShare - room.of_small);
-  return work.bytes <= room.free - left;
+  return BytesOf(work) <= room.free - left;
 }
 
 bool PlanningPool::IsSmall(const PlanningWork& work) const {

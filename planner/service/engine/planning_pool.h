@@ -24,7 +24,8 @@
 //
 // Memory is shared as well: a task says what it will take, and begins when there is room for it beside those
 // that have begun; alone it may begin in any case. Others pass it until 16 have, then small ones alone, which
-// take a thirty-second of the memory at most: for these an eighth is left by all others.
+// take a twentieth of the memory at most: for these an eighth is left by all others, and one that says that
+// it takes more than the rest counts as the rest, as there may always be small ones.
 #pragma once
 
 #include <algorithm>
@@ -217,6 +218,8 @@ class PlanningPool {
   bool MayRunLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasThreadLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Room RoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a task takes of the memory.
+  int64_t BytesOf(const PlanningWork& work) const;
   // Whether a task that has not begun has room beside those that have.
   bool Fits(const PlanningWork& work, const Room& room) const;
   bool IsSmall(const PlanningWork& work) const;

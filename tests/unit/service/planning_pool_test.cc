@@ -612,6 +612,26 @@ TEST_F(PlanningPoolTest, ATaskThatTakesMoreThanThereIsRunsAlone) {
   EXPECT_TRUE(ran.Await());
 }
 
+// Else it would never begin where there is always a small one.
+TEST_F(PlanningPoolTest, ATaskThatTakesNearlyAllThatThereIsBeginsBesideASmallOne) {
+  Event held, go_on, ran, small;
+  PlanningPool pool(3, 10, &clock_, /*memory_bytes=*/800);
+  Run(pool, {.owner = "small", .bytes = 40}, [&](const PlanningTicket&) {
+    held.Notify();
+    go_on.Await();
+  });
+  ASSERT_TRUE(held.Await());
+  Run(pool, {.owner = "large", .bytes = 790}, [&](const PlanningTicket&) {
+    ran.Notify();
+    go_on.Await();
+  });
+  EXPECT_TRUE(ran.Await());
+  Run(pool, {.owner = "small", .bytes = 40}, [&](const PlanningTicket&) { small.Notify(); });
+  EXPECT_TRUE(small.Await());
+  go_on.Notify();
+  go_on.Notify();
+}
+
 TEST_F(PlanningPoolTest, NothingPassesATaskThatHasWaitedForMemoryForLong) {
   PlanningPool pool(2, 100, &clock_, /*memory_bytes=*/100);
   Event held, go_on;
