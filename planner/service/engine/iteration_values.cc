@@ -11,6 +11,7 @@ void IterationValues::PutBatch(BatchPtr batch, int64_t planning_bytes) {
   if (values.batch != nullptr) return;
   const size_t bytes = MemoryBytesOf(*batch);
   values.batch = std::move(batch);
+  values.batch_bytes = bytes;
   values.planning_bytes = planning_bytes;
   values.bytes += bytes;
   bytes_ += bytes;
@@ -88,9 +89,17 @@ void IterationValues::Evict(uint64_t completed, size_t most_bytes) {
   }
 }
 
-size_t IterationValues::BytesFrom(uint64_t iteration) const {
+size_t IterationValues::BatchBytesFrom(uint64_t iteration) const {
   size_t bytes = 0;
-  for (auto it = iterations_.lower_bound(iteration); it != iterations_.end(); ++it) bytes += it->second.bytes;
+  for (auto it = iterations_.lower_bound(iteration); it != iterations_.end(); ++it)
+    bytes += it->second.batch_bytes;
+  return bytes;
+}
+
+size_t IterationValues::PlanBytesFrom(uint64_t iteration) const {
+  size_t bytes = 0;
+  for (auto it = iterations_.lower_bound(iteration); it != iterations_.end(); ++it)
+    if (it->second.plan != nullptr) bytes += it->second.plan->bytes();
   return bytes;
 }
 

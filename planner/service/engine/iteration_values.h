@@ -57,11 +57,13 @@ class IterationValues {
 
   size_t bytes() const { return bytes_; }
   // Of iterations from this one on.
-  size_t BytesFrom(uint64_t iteration) const;
+  size_t BatchBytesFrom(uint64_t iteration) const;
+  size_t PlanBytesFrom(uint64_t iteration) const;
 
  private:
   struct Values {
     BatchPtr batch;
+    size_t batch_bytes = 0;
     int64_t planning_bytes = 0;
     PackedPlanPtr plan;
     std::map<uint32_t, ReportPtr> reports;

@@ -72,13 +72,13 @@ absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t
 absl::Status Job::CheckRoomAheadLocked() const {
   const uint64_t completed = state_.progress().completed();
   const uint64_t next = state_.admission().next_iteration();
-  const size_t bytes = values_.BytesFrom(completed);
-  if (next <= completed || bytes < services_.memory->OfOneJob()) return absl::OkStatus();
-  return WithRetryIteration(
-      absl::ResourceExhaustedError(absl::StrCat(
-          "batches and plans ahead take ", bytes, " bytes, the limit is ", services_.memory->OfOneJob(),
-          ": retry from iteration ", next, " when ranks have reported more")),
-      next);
+  const size_t bytes = values_.BatchBytesFrom(completed);
+  const size_t most = services_.memory->AheadOfOneJob();
+  if (next <= completed || bytes < most) return absl::OkStatus();
+  return WithRetryIteration(absl::ResourceExhaustedError(absl::StrCat(
+                                "batches ahead take ", bytes, " bytes, the limit is ", most,
+                                ": retry from iteration ", next, " when ranks have reported more")),
+                            next);
 }
 
 // To look at a large batch takes milliseconds, and who feeds as fast as it can is refused most of the time:

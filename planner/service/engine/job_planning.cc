@@ -32,7 +32,7 @@ std::optional<uint64_t> Job::NextToPlanLocked() const {
   }
   const uint64_t completed = state_.progress().completed();
   // The plan that is needed next is made whatever it takes; those after it while there is room.
-  const bool room = values_.BytesFrom(completed) < services_.memory->OfOneJob();
+  const bool room = values_.PlanBytesFrom(completed) < services_.memory->AheadOfOneJob();
   const uint64_t end = room ? durable_batches_ : std::min(durable_batches_, completed + 1);
   for (uint64_t iteration = completed; iteration < end; ++iteration) {
     if (NeedsPlanLocked(iteration)) return iteration;

@@ -14,6 +14,9 @@ class MemoryBudget {
 
   void SetJobs(size_t jobs) { jobs_ = std::max<size_t>(jobs, 1); }
   size_t OfOneJob() const { return std::min(job_bytes_, all_bytes_ / jobs_.load()); }
+  // Of it batches ahead may take a half and plans ahead the other one: a job that has as many batches ahead
+  // as it may is still planned ahead.
+  size_t AheadOfOneJob() const { return OfOneJob() / 2; }
 
  private:
   const size_t job_bytes_;

@@ -1,5 +1,6 @@
 // Admission, planning and delivery of a job.
 #include <atomic>
+#include <memory>
 
 #include "penstock/client/retry_iteration.h"
 #include "tests/unit/service/engine_fixture.h"
@@ -102,7 +103,7 @@ TEST_F(JobBatchesTest, BytesAheadAreBoundedToo) {
     if (refused.ok()) ++taken;
   }
   EXPECT_LT(taken, 64);
-  EXPECT_THAT(refused, Fails(absl::StatusCode::kResourceExhausted, "the limit is 4096"));
+  EXPECT_THAT(refused, Fails(absl::StatusCode::kResourceExhausted, "the limit is 2048"));
   EXPECT_THAT(RetryIteration(refused), testing::Optional(taken));
   // What is needed next is planned all the same, and room comes with every report.
   for (uint64_t iteration = 0; iteration < taken; ++iteration) {
@@ -111,6 +112,21 @@ TEST_F(JobBatchesTest, BytesAheadAreBoundedToo) {
   }
   EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", taken, taken + 1)).ok());
   EXPECT_LT(job->MemoryBytes(), 3 * 4096);
+}
+
+// Else a job that is fed as fast as it may be would be planned only as fast as it reports.
+TEST_F(JobBatchesTest, AJobWithAsManyBatchesAsItMayHaveIsPlannedAhead) {
+  // It outlives the engine, which plans on when the test is over.
+  const auto planned = std::make_shared<Event>();
+  Start({.job_memory_bytes = size_t{64} << 10}, [planned](const v1::Batch&) { planned->Notify(); });
+  v1::JobSpec spec = MakeJob("job", 1);
+  spec.set_look_ahead_window(1024);
+  const auto job = Register(spec);
+  absl::Status refused;
+  for (uint64_t i = 0; refused.ok(); ++i)
+    refused = job->SubmitBatches(MakeSubmission("job", i, i + 1)).status();
+  EXPECT_THAT(refused, Fails(absl::StatusCode::kResourceExhausted, "batches ahead"));
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(planned->Await());
 }
 
 TEST_F(JobBatchesTest, APlanThatWasForgottenIsMadeAgain) {
