@@ -17,6 +17,7 @@
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
+#include "common/grpc/trailing_metadata.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/refused_quota.h"
 #include "penstock/client/retry_iteration.h"
@@ -37,28 +38,23 @@ SystemTime DeadlineIn(absl::Duration duration) { return absl::ToChronoTime(absl:
 
 using Heard = std::function<void(const StandbyWords&)>;
 
-std::optional<std::string> MetadataOf(const grpc::ClientContext& context, const char* key) {
-  const auto& metadata = context.GetServerTrailingMetadata();
-  const auto found = metadata.find(key);
-  if (found == metadata.end()) return std::nullopt;
-  return std::string(found->second.data(), found->second.size());
-}
-
 // Trailing metadata becomes a payload.
 absl::Status WithMetadata(absl::Status status, const grpc::ClientContext& context) {
   if (status.ok()) return status;
-  if (const auto leader = MetadataOf(context, kStandbyKey)) status = WithLeader(std::move(status), *leader);
-  if (const auto quota = MetadataOf(context, kQuotaKey)) status = WithQuota(std::move(status), *quota);
-  uint64_t iteration = 0;
-  if (!absl::SimpleAtoi(MetadataOf(context, kRetryIterationKey).value_or(""), &iteration)) return status;
-  return WithRetryIteration(std::move(status), iteration);
+  if (const auto leader = TrailingMetadataOf(context, kStandbyKey))
+    status = WithLeader(std::move(status), *leader);
+  if (const auto quota = TrailingMetadataOf(context, kQuotaKey))
+    status = WithQuota(std::move(status), *quota);
+  if (const auto iteration = TrailingNumberOf(context, kRetryIterationKey))
+    status = WithRetryIteration(std::move(status), *iteration);
+  return status;
 }
 
 // Of an answer that a standby has from the store; nothing: the planner's own.
 std::optional<StandbyWords> WordsOf(const grpc::ClientContext& context) {
   int64_t age = 0;
-  if (!absl::SimpleAtoi(MetadataOf(context, kStandbyAgeKey).value_or(""), &age)) return std::nullopt;
-  return StandbyWords{.leader = MetadataOf(context, kStandbyKey).value_or(""),
+  if (!absl::SimpleAtoi(TrailingMetadataOf(context, kStandbyAgeKey).value_or(""), &age)) return std::nullopt;
+  return StandbyWords{.leader = TrailingMetadataOf(context, kStandbyKey).value_or(""),
                       .age = absl::Milliseconds(age)};
 }
 

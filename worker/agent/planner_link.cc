@@ -5,12 +5,11 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/compact/instruction_columns.h"
 #include "common/compact/packed_program.h"
 #include "common/grpc/status_conversion.h"
+#include "common/grpc/trailing_metadata.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/finished_job.h"
@@ -31,13 +30,9 @@ void AwaitPlanner(grpc::ClientContext& context) { context.set_wait_for_ready(tru
 
 // Trailing metadata becomes a payload.
 absl::Status WithFinishedJobOf(const grpc::ClientContext& context, absl::Status status) {
-  const auto& metadata = context.GetServerTrailingMetadata();
-  const auto found = metadata.find(kFinishedJobKey);
-  uint64_t iterations = 0;
-  if (status.ok() || found == metadata.end() ||
-      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &iterations))
-    return status;
-  return WithFinishedJob(std::move(status), iterations);
+  const std::optional<uint64_t> iterations = TrailingNumberOf(context, kFinishedJobKey);
+  if (status.ok() || !iterations.has_value()) return status;
+  return WithFinishedJob(std::move(status), *iterations);
 }
 
 // All requests carry the same four fields.

@@ -8,13 +8,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "penstock/client/number_payload.h"
 
 namespace penstock {
 
@@ -22,15 +19,11 @@ namespace penstock {
 inline constexpr char kFinishedJobKey[] = "penstock-finished-job";
 
 inline absl::Status WithFinishedJob(absl::Status status, uint64_t iterations) {
-  status.SetPayload(kFinishedJobKey, absl::Cord(absl::StrCat(iterations)));
-  return status;
+  return WithNumber(std::move(status), kFinishedJobKey, iterations);
 }
 
 inline std::optional<uint64_t> FinishedJob(const absl::Status& status) {
-  const auto payload = status.GetPayload(kFinishedJobKey);
-  uint64_t iterations = 0;
-  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &iterations)) return std::nullopt;
-  return iterations;
+  return NumberOf(status, kFinishedJobKey);
 }
 
 }  // namespace penstock

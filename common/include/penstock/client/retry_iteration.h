@@ -7,13 +7,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "penstock/client/number_payload.h"
 
 namespace penstock {
 
@@ -21,15 +18,11 @@ namespace penstock {
 inline constexpr char kRetryIterationKey[] = "penstock-retry-iteration";
 
 inline absl::Status WithRetryIteration(absl::Status status, uint64_t iteration) {
-  status.SetPayload(kRetryIterationKey, absl::Cord(absl::StrCat(iteration)));
-  return status;
+  return WithNumber(std::move(status), kRetryIterationKey, iteration);
 }
 
 inline std::optional<uint64_t> RetryIteration(const absl::Status& status) {
-  const auto payload = status.GetPayload(kRetryIterationKey);
-  uint64_t iteration = 0;
-  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &iteration)) return std::nullopt;
-  return iteration;
+  return NumberOf(status, kRetryIterationKey);
 }
 
 }  // namespace penstock
