@@ -19,11 +19,8 @@
 #include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/fit/plan_forward.h"
 #include "planner/core/fit/plan_in_memory.h"
-#include "planner/core/footprint/packed_starts.h"
-#include "planner/core/search/foreseen_size.h"
-#include "planner/core/search/linear_pipeline.h"
+#include "planner/core/foresee/foreseen_batch.h"
 #include "planner/core/search/policies.h"
-#include "planner/core/search/starts.h"
 #include "planner/core/simulate/simulator.h"
 #include "planner/core/stages/stage_balance.h"
 #include "planner/core/stages/stage_choice.h"
@@ -76,38 +73,6 @@ StageLayout LayoutOf(const v1::Topology& topology) {
     layout.position_of_stage.push_back(static_cast<int32_t>(stage.ranks(0)) / stage.ranks_size());
   }
   return layout;
-}
-
-// Planning that takes less is not worth a look.
-constexpr int64_t kWorthALook = 32'000'000;
-// Samples are all about as long as the longest where they are so many times its share of all tokens at most.
-constexpr double kEven = 1.1;
-
-// Of a replica, below which the dynamic policy's micro-batches are not foreseen.
-constexpr int64_t kManySamples = 128;
-
-// A plan may have one micro-batch in so many more than was told.
-constexpr int64_t kMoreThanTold = 20;
-
-// Whether the policy decides how many samples a micro-batch has, and whether that can be foreseen.
-bool IsForeseeable(const Job& job, const PlanningShape& shape, bool even) {
-  switch (job.policy) {
-    case Policy::kPadding:
-      return job.micro_batch_size == 0;
-    case Policy::kDynamic:
-      return even && shape.samples >= kManySamples * shape.replicas;
-    default:
-      return even && job.token_cap == 0;
-  }
-}
-
-// Where it decides what planning takes; else 0.
-int ForeseenSize(const Job& job, const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
-                 const PlanningShape& shape) {
-  const bool even = static_cast<double>(shape.samples) <= kEven * shape.longest_fill;
-  if (tokens.empty() || !IsForeseeable(job, shape, even)) return 0;
-  if (FootprintOf(shape).planning_bytes < kWorthALook) return 0;
-  return ForeseeSize(space, job, tokens, even ? Lengths::kEven : Lengths::kUneven);
 }
 
 // Rows of one part follow each other; a row is a sample where there are several.
@@ -334,7 +299,7 @@ absl::StatusOr<int64_t> Planner::LookNs(const v1::Batch& proto, Sight sight, con
   PENSTOCK_RETURN_IF_ERROR(CheckSamples(batch, stop));
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_), Caution::kLittle, stop);
   const int64_t makespan =
-      LookByPolicy(space, WithForeseenSize(batch), batch.samples, sight, run_tasks).makespan;
+      LookByPolicy(space, AsForeseen(job_, costs_, batch), batch.samples, sight, run_tasks).makespan;
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   if (makespan < kInfeasibleNs) return makespan;
   return absl::ResourceExhaustedError("no plan that fits in memory is seen at once");
@@ -365,7 +330,7 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(Passes passes, const Batch& batch,
                                               StopToken stop) const {
   const bool forward_only = passes == Passes::kForwardAlone;
   const auto fit = forward_only ? PlanForward : PlanInMemory;
-  const Job job = WithForeseenSize(batch);
+  const Job job = AsForeseen(job_, costs_, batch);
   v1::Plan plan;
   {
     // What it is made of is gone before it is hashed, which takes memory, too.
@@ -392,51 +357,9 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(Passes passes, const Batch& batch,
   return plan;
 }
 
-Job Planner::WithForeseenSize(const Batch& batch) const {
-  Job job = job_;
-  if (job.policy == Policy::kDynamic) return job;
-  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
-  const PlanningShape shape = RoughShape(batch, space);
-  job.foreseen_micro_batch_size = ForeseenSize(job_, space, batch.samples, shape);
-  if (job.foreseen_micro_batch_size > 0 || job.micro_batch_size > 0 || job.token_cap > 0) return job;
-  const PlanningFootprint told = FootprintOf(shape);
-  if (told.planning_bytes > kFewestPlanningBytes)
-    job.most_micro_batches = told.micro_batches + told.micro_batches / kMoreThanTold;
-  return job;
-}
-
 absl::StatusOr<PlanningShape> Planner::ShapeOf(const v1::Batch& proto) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
-  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
-  PlanningShape shape = RoughShape(batch, space);
-  if (const int foreseen = ForeseenSize(job_, space, batch.samples, shape); foreseen > 0)
-    shape.micro_batch_size = foreseen;
-  return shape;
-}
-
-PlanningShape Planner::RoughShape(const Batch& batch, const ScheduleSpace& space) const {
-  PlanningShape shape;
-  shape.samples = static_cast<int64_t>(batch.samples.size());
-  shape.replicas = job_.topology.replicas();
-  shape.stages = costs_.stages();
-  shape.positions = costs_.positions();
-  shape.group = job_.topology.shape().group.ranks();
-  shape.context = job_.topology.shape().group.context;
-  shape.searches = job_.policy == Policy::kDynamic;
-  TokenSums all;
-  double longest = 1;
-  std::vector<double> lengths;
-  lengths.reserve(batch.samples.size());
-  for (const SampleTokens& sample : batch.samples) {
-    AddPacked(sample, &all);
-    lengths.push_back(static_cast<double>(sample.source) + sample.target);
-    longest = std::max(longest, lengths.back());
-  }
-  shape.longest_fill = (all.source + all.target) / longest;
-  if (shape.searches) shape.packed = PackedStartMicroBatches(lengths);
-  shape.roomy = RoomyMicroBatches(space, ShareOf(all, 1.0 / static_cast<double>(shape.replicas)));
-  if (job_.policy == Policy::kPadding) shape.micro_batch_size = std::max(1, job_.micro_batch_size);
-  return shape;
+  return ShapeOfBatch(job_, costs_, batch);
 }
 
 v1::Topology Planner::topology() const { return TopologyToProto(job_.topology); }

@@ -79,9 +79,8 @@ class Planner {
   absl::StatusOr<v1::Plan> MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                            StopToken stop = {}) const;
 
-  // From which follows how much memory planning it takes; linear in the samples, and for large batches of a
-  // policy that tries sizes as long as ForeseeSize (search/foreseen_size.h), some 10 ms.
-  // Possible errors: INVALID_ARGUMENT (malformed: what ValidateBatch says of it).
+  // From which follows how much memory planning it takes (foresee/foreseen_batch.h, with how long that
+  // takes). Possible errors: INVALID_ARGUMENT (malformed: what ValidateBatch says of it).
   absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;
 
   // What no plan for the batch with these stages and options can beat, nanoseconds: quick, where many ways to
@@ -115,10 +114,6 @@ class Planner {
   // Of one sample.
   absl::Status CheckSample(const ScheduleSpace& space, const Batch& batch, uint32_t sample) const;
   absl::Status CheckSamples(const Batch& batch, StopToken stop) const;
-  // Without what is foreseen.
-  PlanningShape RoughShape(const Batch& batch, const ScheduleSpace& space) const;
-  // The job, with the micro-batches that are foreseen for the batch.
-  Job WithForeseenSize(const Batch& batch) const;
   absl::StatusOr<v1::Plan> PlanPasses(Passes passes, const v1::Batch& batch, const RunTasks& run_tasks,
                                       StopToken stop) const;
   absl::StatusOr<v1::Plan> PlanSamples(Passes passes, const Batch& batch, const RunTasks& run_tasks,

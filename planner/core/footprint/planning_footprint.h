@@ -34,7 +34,7 @@ struct PlanningShape {
   double packed = 0;
   // The policy searches divisions (dynamic), or has few.
   bool searches = true;
-  // Samples of a micro-batch at least, as the job says or as was foreseen (search/foreseen_size.h); 0: not
+  // Samples of a micro-batch at least, as the job says or as was foreseen (foresee/foreseen_size.h); 0: not
   // known.
   int64_t micro_batch_size = 0;
 };

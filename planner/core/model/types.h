@@ -119,7 +119,7 @@ struct Job {
   // 0: searched. Of policies whose micro-batches are counted in rows, and in tokens.
   int32_t micro_batch_size = 0;
   int64_t token_cap = 0;
-  // Where that is searched: what was foreseen for a large batch (search/foreseen_size.h), in samples; 0:
+  // Where that is searched: what was foreseen for a large batch (foresee/foreseen_size.h), in samples; 0:
   // nothing was.
   int32_t foreseen_micro_batch_size = 0;
   // The same of a large batch of uneven lengths: how many micro-batches it has at most; 0: any number.

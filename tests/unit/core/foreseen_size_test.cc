@@ -1,6 +1,6 @@
 // Policies that try sizes make the micro-batches that were foreseen, or larger ones, which what planning
 // takes follows from.
-#include "planner/core/search/foreseen_size.h"
+#include "planner/core/foresee/foreseen_size.h"
 
 #include <gtest/gtest.h>
 

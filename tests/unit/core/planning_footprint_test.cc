@@ -19,7 +19,7 @@ struct Measured {
   int64_t samples, replicas, positions, context;
   double roomy, fill, packed;
   bool searches;
-  // As foreseen (search/foreseen_size.h); 0: it was not looked at.
+  // As foreseen (foresee/foreseen_size.h); 0: it was not looked at.
   int64_t micro_batch_size;
   double peak_megabytes;
 };

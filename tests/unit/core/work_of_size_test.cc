@@ -1,5 +1,5 @@
 // What all micro-batches of a size take, against making all of them.
-#include "planner/core/search/work_of_size.h"
+#include "planner/core/foresee/work_of_size.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "planner/core/search/work_of_size.h"
+#include "planner/core/foresee/work_of_size.h"
 
 #include <algorithm>
 #include <bit>

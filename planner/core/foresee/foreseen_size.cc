@@ -1,13 +1,13 @@
-#include "planner/core/search/foreseen_size.h"
+#include "planner/core/foresee/foreseen_size.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "planner/core/foresee/work_of_size.h"
 #include "planner/core/search/candidate.h"
 #include "planner/core/search/policies.h"
-#include "planner/core/search/work_of_size.h"
 
 namespace penstock::core {
 namespace {
