@@ -21,6 +21,7 @@
 #include "planner/cli/advise/report.h"
 #include "planner/cli/advise/run_advice.h"
 #include "planner/cli/advise/run_advice_report.h"
+#include "planner/cli/advise/run_pool_report.h"
 #include "planner/cli/advise/strategy_pool.h"
 #include "planner/cli/advise/tournament.h"
 #include "planner/cli/commands.h"
@@ -148,6 +149,7 @@ absl::Status CheckRunFlags(const CLI::App& command) {
                                                           "--stage-split",
                                                           "--schedule",
                                                           "--shard-optimizer-state",
+                                                          "--strategies",
                                                           "--top",
                                                           "--threads",
                                                           "--json",
@@ -166,10 +168,25 @@ absl::Status CheckRunFlags(const CLI::App& command) {
   return absl::OkStatus();
 }
 
+std::string ResumeCommand(const AdviseFlags& flags) {
+  return flags.run_dir.empty() ? "" : absl::StrCat("penstock up --resume --run-dir ", flags.run_dir);
+}
+
+absl::Status AdvisePoolOfRun(const AdviseFlags& flags, const Given& given, const MeasuredRun& run) {
+  TaskPool threads(flags.threads);
+  PENSTOCK_ASSIGN_OR_RETURN(const RunPoolAdvice advice,
+                            AdviseRunPool(run, given, flags.strategies, &threads));
+  const std::string resume = ResumeCommand(flags);
+  PrintOut(flags.json ? absl::StrCat(DumpJson(RunPoolJson(run, advice, resume)), "\n")
+                      : RunPoolText(run, advice, resume));
+  return absl::OkStatus();
+}
+
 absl::Status RunAdviseOfRun(const AdviseFlags& flags, const Given& given) {
   PENSTOCK_ASSIGN_OR_RETURN(MeasuredRun run, ReadRun(flags));
   if (run.batches.size() > flags.batches)
     run.batches.erase(run.batches.begin(), run.batches.end() - static_cast<ptrdiff_t>(flags.batches));
+  if (flags.strategies > 0) return NameFlags(AdvisePoolOfRun(flags, given, run));
   RunAdviceOptions options{.policies = flags.policies,
                            .given = given,
                            .ways = static_cast<int>(flags.top),
@@ -179,8 +196,7 @@ absl::Status RunAdviseOfRun(const AdviseFlags& flags, const Given& given) {
   const absl::StatusOr<RunAdvice> advice = AdviseRun(run, options);
   if (terminal) std::cerr << "\r\x1b[K" << std::flush;
   PENSTOCK_RETURN_IF_ERROR(advice.status());
-  const std::string resume =
-      flags.run_dir.empty() ? "" : absl::StrCat("penstock up --resume --run-dir ", flags.run_dir);
+  const std::string resume = ResumeCommand(flags);
   // Others may have written what is read: it is made printable.
   PrintOut(flags.json ? absl::StrCat(DumpJson(RunAdviceJson(run, *advice, resume)), "\n")
                       : RunAdviceText(run, *advice, resume));
@@ -290,9 +306,11 @@ void AddAdviseCommand(CommandSet& commands) {
   AddPoliciesFlag(*command, flags->policies);
   flags->planning.AddTo(*command);
   command
-      ->add_option("--strategies", flags->strategies,
-                   "Propose a pool of at most so many strategies instead (a mesh, or several side by side), "
-                   "of which each iteration runs on the fastest; plan more --batches for it")
+      ->add_option(
+          "--strategies", flags->strategies,
+          "Propose a pool of at most so many strategies instead (a mesh, or several side by side), "
+          "of which each iteration runs on the fastest; plan more --batches for it. With --from-run or "
+          "--job for what the run trains on now, beside what it has")
       ->check(CLI::Range(1, 64));
   command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
   AddThreadsFlag(*command, flags->threads);

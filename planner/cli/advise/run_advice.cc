@@ -92,8 +92,9 @@ absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, Task
 absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& given, const RunAdviceOptions& options) {
   if (!given.job.strategies().empty()) {
     return absl::InvalidArgumentError(
-        "the run takes a mesh for each iteration (--strategies): `penstock advise --strategies` proposes "
-        "pools");
+        "the run takes a mesh for each iteration (--strategies): add --strategies K here, for a pool of K "
+        "for "
+        "what it trains on now");
   }
   MeasuredRun run = given;
   // Stages that are chosen by time are chosen for what is trained on now.

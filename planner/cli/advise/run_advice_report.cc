@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/mesh/mesh_ranks.h"
+#include "planner/cli/advise/gain.h"
 #include "planner/cli/advise/present_way.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/text_table.h"
@@ -16,13 +16,7 @@
 namespace penstock::cli {
 namespace {
 
-// Less than this is not worth a switch by what plans say of themselves.
-constexpr double kWorthSwitching = 0.01;
-
-double Gain(double planned_ms, const RunAdvice& advice) { return 1 - planned_ms / advice.planned_ms; }
-
-// What is saved, as people read it: "-12.3%" is slower.
-std::string GainText(double gain) { return absl::StrFormat("%+.1f%%", 100 * gain); }
+double Gain(double planned_ms, const RunAdvice& advice) { return SavedShare(planned_ms, advice.planned_ms); }
 
 std::string DescribeWay(const Candidate& way) {
   return absl::StrCat(DescribeMesh(way), ", policy ", PolicyName(way.policy), ", schedule ",
