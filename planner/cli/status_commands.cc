@@ -131,7 +131,8 @@ nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
           {"planned", job.planned_iteration()},
           {"completed", job.completed_iteration()},
           {"workers", job.workers_size()},
-          {"expert_loads", ExpertLoadsJson(job)}};
+          {"expert_loads", ExpertLoadsJson(job)},
+          {"length_drift", job.has_length_drift() ? nlohmann::ordered_json(job.length_drift()) : nullptr}};
 }
 
 std::string JobTable(const std::vector<v1::JobStatus>& jobs) {
@@ -261,6 +262,24 @@ std::string ExpertLoadsText(const std::vector<v1::JobStatus>& jobs) {
   return text;
 }
 
+// What is worth asking for others, by far more than batches of one distribution differ.
+constexpr double kDrifted = 0.25;
+
+// "lengths of job mix: 31% of the tokens are in samples of other lengths than those that ...".
+std::string DriftText(const std::vector<v1::JobStatus>& jobs) {
+  std::string text;
+  for (const v1::JobStatus& job : jobs) {
+    if (job.length_drift() < kDrifted) continue;
+    absl::StrAppendFormat(
+        &text,
+        "\nlengths of job %s: %.0f%% of the tokens are in samples of other lengths than those that "
+        "its stages and strategies were chosen for; what others would gain: penstock advise --job "
+        "%s, or with --strategies 4\n",
+        job.job_id(), 100 * job.length_drift(), job.job_id());
+  }
+  return text;
+}
+
 absl::Status RunStatus(const StatusFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const WantedJobs wanted, ListWantedJobs(flags));
   const std::vector<v1::JobStatus>& jobs = wanted.jobs;
@@ -287,7 +306,7 @@ absl::Status RunStatus(const StatusFlags& flags) {
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
   PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, details), LossesTexts(jobs, details),
-                        ExpertLoadsText(jobs), "\n", WorkerTable(wanted)));
+                        ExpertLoadsText(jobs), DriftText(jobs), "\n", WorkerTable(wanted)));
   if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())

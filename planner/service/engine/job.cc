@@ -36,6 +36,7 @@ Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& servi
       events_(events),
       snapshot_events_(events),
       heartbeats_(state_.ranks(), HeartbeatTimeoutOf(spec_), services.clock->Now()),
+      length_drift_(spec_.planning()),
       durable_batches_(state_.admission().next_iteration()),
       // Whatever is planned may have been sent before the planner started.
       sent_(state_.ranks(), state_.planned()) {}
@@ -117,6 +118,7 @@ v1::JobStatus Job::StatusLocked() const {
   if (!state_.finished() && !preparation_failure_.ok()) status.set_failure(preparation_failure_.ToString());
   if (const absl::Status store = services_.journal->health(); !store.ok() && !stopped_)
     status.set_store_failure(std::string(store.message()));
+  if (const std::optional<double> drift = length_drift_.share()) status.set_length_drift(*drift);
   const absl::Time now = services_.clock->Now();
   for (v1::WorkerStatus& worker : *status.mutable_workers())
     worker.set_heartbeat_age_ms(absl::ToInt64Milliseconds(heartbeats_.Silence(worker.rank(), now)));

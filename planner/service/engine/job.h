@@ -33,6 +33,7 @@
 #include "planner/service/engine/program_subscription.h"
 #include "planner/service/engine/wake_list.h"
 #include "planner/service/state/job_state.h"
+#include "planner/service/state/length_drift.h"
 
 namespace penstock {
 
@@ -274,6 +275,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // What follows is not part of the events, and starts anew with the planner.
   Heartbeats heartbeats_ ABSL_GUARDED_BY(mutex_);
   IterationValues values_ ABSL_GUARDED_BY(mutex_);
+  LengthDrift length_drift_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const BatchPlanner> planner_ ABSL_GUARDED_BY(mutex_);
   bool preparing_ ABSL_GUARDED_BY(mutex_) = false;
   // Why the job gets no planner.

@@ -117,6 +117,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted
     event.mutable_batches_accepted()->add_hashes(hashes[i]);
     values_.PutBatch(std::make_shared<const v1::Batch>(batch), submitted.planning_bytes[i]);
     accepted_[batch.iteration()] = submitted.asked;
+    length_drift_.Add(batch);
   }
   const uint64_t end = next + stored.size();
   RecordLocked(std::move(event), std::move(stored), [end](Job& job) {

@@ -78,6 +78,15 @@ MetricSamples SlowFactors(const PlannerEngine& engine) {
   return samples;
 }
 
+MetricSamples LengthDrifts(const PlannerEngine& engine) {
+  MetricSamples samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    if (status.has_length_drift()) samples.push_back({{{kJobLabel, job->id()}}, status.length_drift()});
+  }
+  return samples;
+}
+
 using OfSummary = std::function<double(const v1::IterationSummary&)>;
 
 // Of the last iteration of each job.
@@ -283,6 +292,10 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "How many times as long as its peers a rank computes, by fitted costs: of slow ranks, of jobs that "
       "run.",
       SlowFactors);
+  add("penstock_length_drift_ratio",
+      "Share of the tokens of a job's last batches in samples of other lengths than those that its stages "
+      "and strategies were chosen for.",
+      LengthDrifts);
   add("penstock_expert_rank_load_ratio",
       "Rows of the fullest of the ranks that divide experts, over an even share, by fitted costs, of jobs "
       "that run. 1: routers are even.",

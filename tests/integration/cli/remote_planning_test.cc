@@ -90,6 +90,25 @@ TEST_F(RemotePlanning, StatusSaysHowMuchOfItsQuotasAnOwnerHasUsed) {
   EXPECT_EQ(json["quotas"][4]["allowed"], nullptr);
 }
 
+TEST_F(RemotePlanning, StatusSaysHowFarLengthsHaveDrifted) {
+  PlannerClient client(address_);
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  request.mutable_job()->set_job_id("mix");
+  request.mutable_job()->mutable_planning()->add_typical_samples()->set_target_tokens(300);
+  ASSERT_TRUE(client.RegisterJob(request).ok());
+  const auto status = [&] { return penstock_.Run({"status", "--planner", address_}).output; };
+  EXPECT_THAT(status(), testing::Not(testing::HasSubstr("lengths of job")));
+  v1::SubmitBatchesRequest submission;
+  submission.set_job_id("mix");
+  *submission.add_batches() = core::MakeBatch({{0, 20}, {0, 25}, {0, 30}});
+  ASSERT_TRUE(client.SubmitBatches(submission).ok());
+  EXPECT_THAT(status(), testing::AllOf(testing::HasSubstr("lengths of job mix: 100% of the tokens"),
+                                       testing::HasSubstr("penstock advise --job mix")));
+  const Json json = Json::parse(penstock_.Run({"status", "--planner", address_, "--json"}).output);
+  EXPECT_EQ(json["jobs"][0]["length_drift"], 1);
+}
+
 TEST_F(RemotePlanning, NothingThatAWorkerSaysReachesATerminalAsACommand) {
   PlannerClient client(address_);
   v1::RegisterJobRequest request;

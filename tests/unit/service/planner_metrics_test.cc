@@ -173,6 +173,18 @@ TEST_F(PlannerMetricsTest, CallsThatAreRefusedForWhoMakesThemAreCounted) {
   EXPECT_THAT(text, Not(HasSubstr("penstock_rpcs_total{code=\"UNAUTHENTICATED\"")));
 }
 
+TEST_F(PlannerMetricsTest, LengthsThatDriftShowOfJobsThatSayWhichTheyExpect) {
+  Open();
+  Watch();
+  v1::JobSpec spec = MakeJob("job");
+  spec.mutable_planning()->add_typical_samples()->set_target_tokens(1 << 20);
+  const auto job = Register(spec);
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_length_drift_ratio{")));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_length_drift_ratio{training_job=\"job\"} 1\n"));
+  engine_->Shutdown(absl::Seconds(20));
+}
+
 TEST_F(PlannerMetricsTest, StreamsHaveNoPartInTheTimesOfCalls) {
   metrics_.OnCall({.method = "GetJob", .code = grpc::StatusCode::OK, .duration = absl::Milliseconds(3)});
   metrics_.OnCall({.method = "StreamPrograms",
