@@ -142,11 +142,11 @@ def _durations(editor, program, *reshards):
         item.expected_duration_ns += 1
 
 
-def _nothing_hidden(editor, program, *reshards):
-    """Both parts take all of the time."""
-    if reshards[1].expected_duration_ns == reshards[0].expected_duration_ns:
-        raise Inapplicable("passes that hide something")
-    reshards[1].expected_duration_ns = reshards[0].expected_duration_ns
+def _exchanged_durations(editor, program, *reshards):
+    parameters, gradients = (item.expected_duration_ns for item in reshards)
+    if parameters == gradients:
+        raise Inapplicable("passes that hide more of one part than of the other")
+    reshards[0].expected_duration_ns, reshards[1].expected_duration_ns = gradients, parameters
 
 
 def _memory(editor, program, *reshards):
@@ -248,7 +248,7 @@ DAMAGES_TO_SHARES = [
         ("bytes of one RESHARD", ["rule 5"], _on_one_rank(_other_bytes)),
         ("duration of RESHARDs", ["durations"], _on_every_rank(_durations)),
         ("duration of one RESHARD", ["durations"], _on_one_rank(_other_duration)),
-        ("a RESHARD of which nothing is hidden", ["durations"], _on_every_rank(_nothing_hidden)),
+        ("durations of RESHARDs exchanged", ["durations"], _on_every_rank(_exchanged_durations)),
         ("memory of a RESHARD", ["bytes"], _on_every_rank(_memory)),
         ("bytes of the update", ["bytes"], _on_every_rank(_update_bytes)),
         ("duration of the update", ["durations"], _on_every_rank(_update_duration)),

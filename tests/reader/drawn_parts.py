@@ -28,15 +28,15 @@ def with_drawn_parts(schema, planned_batch, profile_file, generator):
     _set_costs(reading, PassCosts(reading, WorldCosts(reading, profile_file.profile)))
     settle(schema, drawn)
     # By when passes run now.
-    _set_gradients(reading, WorldCosts(reading, profile_file.profile))
+    _set_reshards(reading, WorldCosts(reading, profile_file.profile))
     settle(schema, drawn)
     return drawn
 
 
-def _set_gradients(reading, world_costs):
+def _set_reshards(reading, world_costs):
     for _, item in reading.instructions():
-        if (reading.op(item), item.part) == ("RESHARD", 1):
-            item.expected_duration_ns = world_costs.gradients_duration
+        if reading.op(item) == "RESHARD":
+            item.expected_duration_ns = world_costs.gradients_duration if item.part == 1 else world_costs.parameters_duration
 
 
 def _draw(reading, generator):

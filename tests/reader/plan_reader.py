@@ -196,7 +196,7 @@ def _update_duration(reading, world_costs, rank, item, stage):
     of_mesh, sharded, op = world_costs.of_rank(rank), reading.options.shard_optimizer_state, reading.op(item)
     costs, pipeline = of_mesh.costs, of_mesh.pipeline
     if op == "RESHARD":
-        return world_costs.reshard_duration if item.part == 0 else world_costs.gradients_duration
+        return world_costs.parameters_duration if item.part == 0 else world_costs.gradients_duration
     if op == "REDUCE_GRADIENTS":
         return reduce_duration(costs, stage, pipeline, pipeline.tensor(rank), sharded)
     if op != "OPTIMIZER_STEP":

@@ -34,6 +34,7 @@ class WorldCosts:
             self._of_rank.update({rank: of_mesh for rank in pipeline.ranks})
         self.reshard_bytes = self._reshard_bytes()
         self.reshard_duration = self._reshard_duration()
+        self.parameters_duration = self._parameters_duration(reading)
         self.gradients_duration = self._gradients_duration(reading)
 
     def of_rank(self, rank):
@@ -76,20 +77,34 @@ class WorldCosts:
         fewest = min(sum(self._layers(rank).values()) for rank in self._ranks)
         return max(1, min(self.reshard_bytes // ROUND_BYTES, fewest))
 
+    def _parameters_duration(self, reading):
+        """RESHARD part 0: what the first passes on all stages do not hide of it, by when the plan says that they run."""
+        leads = []
+        for rank in self._ranks:
+            before = reading.programs[rank].instructions[0]
+            ended = before.expected_start_ns + before.expected_duration_ns
+            for stage, passes in _passes(reading, rank).items():
+                leads.append(passes[0].expected_start_ns - ended + self._lead(rank, stage, passes[0].expected_duration_ns))
+        return self._left(leads)
+
     def _gradients_duration(self, reading):
-        """RESHARD part 1: what the last passes on all stages do not hide of it, by when the plan says that they run."""
+        """RESHARD part 1, likewise of the last passes."""
         ends, leads = [], []
         for rank in self._ranks:
-            for stage, last in _last_passes(reading, rank).items():
+            for stage, passes in _passes(reading, rank).items():
+                last = passes[-1]
                 ends.append(last.expected_start_ns + last.expected_duration_ns)
                 leads.append(self._lead(rank, stage, last.expected_duration_ns))
-        if not ends:
+        return self._left([max(ends) - end + lead for end, lead in zip(ends, leads)])
+
+    def _left(self, leads):
+        """What is left of a RESHARD where each of the passes could hide so much."""
+        if not leads:
             return self.reshard_duration
-        hidden = min(max(ends) - end + lead for end, lead in zip(ends, leads))
-        return self.reshard_duration - math.floor(self._profile.cluster.exchange_overlap * max(0, hidden))
+        return self.reshard_duration - math.floor(self._profile.cluster.exchange_overlap * max(0, min(leads)))
 
     def _lead(self, rank, stage, pass_ns):
-        """How long before the end of the last pass on a stage of a rank all rounds could have begun."""
+        """How long before the end of a pass on a stage of a rank all rounds could have begun; how long behind its start they may end."""
         layers, rounds, whole = self._layers(rank), self._rounds(), self.reshard_duration
         count, own = sum(layers.values()), layers[stage]
         below = sum(number for other, number in layers.items() if other < stage)
@@ -98,6 +113,10 @@ class WorldCosts:
         return min(of_last, of_first)
 
 
-def _last_passes(reading, rank):
-    """{stage: instruction}"""
-    return {item.stage: item for item in reading.programs[rank].instructions if reading.op(item) in PASSES}
+def _passes(reading, rank):
+    """{stage: [instruction], in their order}"""
+    passes = {}
+    for item in reading.programs[rank].instructions:
+        if reading.op(item) in PASSES:
+            passes.setdefault(item.stage, []).append(item)
+    return passes

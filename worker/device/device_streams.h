@@ -1,5 +1,5 @@
 // The streams of a device: all that the order of instructions needs to know of an accelerator. Small, so that
-// a recording one can stand in for it (tests/unit/worker/device/recording_streams.h).
+// a recording one can stand in for it (tests/integration/streams/recorded_streams.h).
 //
 // What the host launches goes to the stream that was entered last, and runs there in the order in which it
 // was launched. Streams run side by side; marks order them. No call but Synchronize lets the host wait.

@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,24 +18,36 @@ namespace {
 // Does one work after another, until one fails.
 class BesideThread {
  public:
+  // Counts from 0 again. Nothing is under way.
+  void Restart() {
+    MutexLock lock(&mutex_);
+    added_ = done_ = 0;
+  }
+
   void Add(std::function<absl::Status()> work) {
     {
       MutexLock lock(&mutex_);
-      ++left_;
+      ++added_;
     }
     thread_.Add([this, work = std::move(work)] {
       const absl::Status status = failed() ? absl::OkStatus() : work();
       MutexLock lock(&mutex_);
       if (status_.ok()) status_ = status;
-      --left_;
-      done_.SignalAll();
+      ++done_;
+      changed_.SignalAll();
     });
   }
 
-  // Begins anew.
-  absl::Status Await() {
+  absl::Status Await(size_t count) {
     MutexLock lock(&mutex_);
-    while (left_ > 0) done_.Wait(&mutex_);
+    while (done_ < count) changed_.Wait(&mutex_);
+    return status_;
+  }
+
+  // Of all. The next work is done again, whatever became of these.
+  absl::Status AwaitAll() {
+    MutexLock lock(&mutex_);
+    while (done_ < added_) changed_.Wait(&mutex_);
     return std::exchange(status_, absl::OkStatus());
   }
 
@@ -45,8 +58,9 @@ class BesideThread {
   }
 
   Mutex mutex_;
-  CondVar done_;
-  int left_ ABSL_GUARDED_BY(mutex_) = 0;
+  CondVar changed_;
+  size_t added_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t done_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   // Last, so that it ends first.
   TaskThread thread_;
@@ -60,6 +74,7 @@ class HostOrder : public InstructionOrder {
     program_ = &program;
     pending_.clear();
     pending_.resize(program.instructions.size());
+    if (beside_ != nullptr) beside_->Restart();
     return absl::OkStatus();
   }
 
@@ -101,7 +116,11 @@ class HostOrder : public InstructionOrder {
     return absl::OkStatus();
   }
 
-  absl::Status AwaitBeside() override { return beside_ == nullptr ? absl::OkStatus() : beside_->Await(); }
+  absl::Status AwaitBeside(size_t count) override {
+    return count == 0 ? absl::OkStatus() : beside_->Await(count);
+  }
+
+  absl::Status AwaitBeside() override { return beside_ == nullptr ? absl::OkStatus() : beside_->AwaitAll(); }
 
   absl::Status Finish() override {
     for (uint32_t id = 0; id < pending_.size(); ++id) PENSTOCK_RETURN_IF_ERROR(Await(id));

@@ -13,6 +13,7 @@ class HostTimer : public InstructionTimer {
   absl::Status StartIteration(const Program&) override {
     times_ = {.started_unix_ns = absl::GetCurrentTimeNanos()};
     start_ = Now();
+    waited_ns_ = 0;
     return absl::OkStatus();
   }
 
@@ -23,6 +24,7 @@ class HostTimer : public InstructionTimer {
 
   absl::Status End(const Instruction&) override {
     MeasuredInstruction& measured = times_.instructions.back();
+    measured.start_ns += std::exchange(waited_ns_, 0);
     measured.duration_ns = SinceStart(Now()) - measured.start_ns;
     return absl::OkStatus();
   }
@@ -33,6 +35,8 @@ class HostTimer : public InstructionTimer {
     measured->start_ns = SinceStart(span.start);
     measured->duration_ns = SinceStart(span.end) - measured->start_ns;
   }
+
+  void Waited(int64_t ns) override { waited_ns_ += ns; }
 
   absl::StatusOr<IterationTimes> Finish() override {
     times_.duration_ns = SinceStart(Now());
@@ -46,6 +50,7 @@ class HostTimer : public InstructionTimer {
   int64_t SinceStart(Time time) const { return std::chrono::nanoseconds(time - start_).count(); }
 
   Time start_;
+  int64_t waited_ns_ = 0;
   IterationTimes times_;
 };
 

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,6 +48,9 @@ class InstructionOrder {
   // ends all that follows, and is AwaitBeside's (GPU: this call's). It must not call this object, and what it
   // uses must live until AwaitBeside has returned, which has to be called.
   virtual absl::Status Beside(std::function<absl::Status()> work) = 0;
+  // What is launched from now on waits for the first `count` of such works since Start, of as many as the
+  // pipeline has layers and one more. CPU: blocks. Possible errors: those of the works.
+  virtual absl::Status AwaitBeside(size_t count) = 0;
   // CPU: blocks until all such work has been done; GPU: what is launched on the stream of collectives is
   // behind it anyway. Possible errors: those of the work.
   virtual absl::Status AwaitBeside() = 0;

@@ -40,6 +40,8 @@ class InstructionTimer {
   virtual absl::Status End(const Instruction& instruction) = 0;
   // An instruction that was ended, but went on beside those after it, ran in this time.
   virtual void Ran(uint32_t /*id*/, const HostSpan& /*span*/) {}
+  // The instruction that runs has waited so long for what ran beside it: it counts as begun so much later.
+  virtual void Waited(int64_t /*ns*/) {}
   virtual absl::StatusOr<IterationTimes> Finish() = 0;
 };
 

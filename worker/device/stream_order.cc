@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "common/status/status_macros.h"
@@ -17,7 +18,11 @@ class StreamOrder : public InstructionOrder {
 
   absl::Status Start(const Program& program) override {
     program_ = &program;
-    marks_ = IterationMarks(program.instructions.size());
+    const auto layers =
+        std::accumulate(program.layers_per_stage.begin(), program.layers_per_stage.end(), size_t{0});
+    marks_ = IterationMarks(program.instructions.size(), layers + 1);
+    works_ = 0;
+    works_waited_ = {};
     waited_ = {};
     PENSTOCK_RETURN_IF_ERROR(streams_.Reset(marks_.count()));
     return Enter(Stream::kCompute);
@@ -63,7 +68,17 @@ class StreamOrder : public InstructionOrder {
     PENSTOCK_RETURN_IF_ERROR(Enter(Stream::kCollective));
     PENSTOCK_RETURN_IF_ERROR(streams_.WaitFor(marks_.beside()));
     PENSTOCK_RETURN_IF_ERROR(work());
+    if (works_ < marks_.works()) PENSTOCK_RETURN_IF_ERROR(streams_.Set(marks_.EndOfWork(works_)));
+    ++works_;
     return Enter(from);
+  }
+
+  // They are in order, and on the stream of collectives whatever is launched is behind them.
+  absl::Status AwaitBeside(size_t count) override {
+    size_t& waited = works_waited_[static_cast<size_t>(entered_)];
+    if (entered_ == Stream::kCollective || count <= waited) return absl::OkStatus();
+    waited = count;
+    return streams_.WaitFor(marks_.EndOfWork(count - 1));
   }
 
   // Its errors have been Beside's.
@@ -94,6 +109,9 @@ class StreamOrder : public InstructionOrder {
   const Program* program_ = nullptr;
   IterationMarks marks_;
   Stream entered_ = Stream::kCompute;
+  // Done beside so far, and by stream how many of them it has waited for.
+  size_t works_ = 0;
+  std::array<size_t, kStreamCount> works_waited_ = {};
   // By stream that waits, then stream that is waited for: ids below it.
   std::array<std::array<uint32_t, kStreamCount>, kStreamCount> waited_ = {};
 };

@@ -15,20 +15,23 @@ namespace {
 class StackForward {
  public:
   StackForward(const StackPart& stack, const LayerContext& context, const std::vector<Recompute>& levels,
-               at::Tensor hidden, StackMemory& memory, PassBack back)
+               at::Tensor hidden, StackMemory& memory, PassBack back, const ParametersNeeded& needed)
       : stack_(stack),
         context_(context),
         levels_(levels),
         hidden_(std::move(hidden)),
         memory_(memory),
-        back_(back) {
+        back_(back),
+        needed_(needed) {
     memory_.resize(stack.layers.size());
   }
 
   bool Advance() {
     for (; next_ < stack_.layers.size(); ++next_) {
-      if (!layer_.has_value())
+      if (!layer_.has_value()) {
+        if (needed_) needed_(stack_.layer_ends[next_]);
         layer_.emplace(stack_.layers[next_], context_, std::move(hidden_), levels_[next_], memory_[next_]);
+      }
       if (layer_->Advance()) return true;
       hidden_ = layer_->TakeOutput();
       layer_.reset();
@@ -46,6 +49,7 @@ class StackForward {
   at::Tensor hidden_;
   StackMemory& memory_;
   const PassBack back_;
+  const ParametersNeeded& needed_;
   size_t next_ = 0;
   std::optional<LayerForwardSteps> layer_;
 };
@@ -126,13 +130,13 @@ std::vector<at::Tensor> RowsOfParts(const std::vector<LayerContext>& parts, at::
 
 at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
                          const std::vector<Recompute>& levels, at::Tensor hidden,
-                         std::vector<StackMemory>& memory, PassBack back) {
+                         std::vector<StackMemory>& memory, PassBack back, const ParametersNeeded& needed) {
   if (stack.layers.empty()) return hidden;
   memory.resize(parts.size());
   std::vector<at::Tensor> rows = RowsOfParts(parts, std::move(hidden));
   std::deque<StackForward> passes;
   for (size_t i = 0; i < parts.size(); ++i)
-    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], back);
+    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], back, needed);
   return RunInTurn(passes);
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "worker/model/block.h"
+#include "worker/model/stage.h"
 #include "worker/model/stage_parts.h"
 #include "worker/model/weight_products.h"
 
@@ -32,7 +33,8 @@ enum class PassBack : uint8_t { kComes, kDoesNotCome };
 // unless the stack has no layer.
 at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
                          const std::vector<Recompute>& levels, at::Tensor hidden,
-                         std::vector<StackMemory>& memory, PassBack back = PassBack::kComes);
+                         std::vector<StackMemory>& memory, PassBack back = PassBack::kComes,
+                         const ParametersNeeded& needed = {});
 
 // The gradient of the input. `source_gradient`: as of LayerBackwardSteps.
 at::Tensor BackwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,

@@ -4,7 +4,7 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, MakeTransformerStage(config, range, seed,
 //   device)); stage->ZeroGradients();                                      // once an iteration
 //   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, stage->Forward(shape, tokens, input, recompute,
-//   loss_tokens));
+//   loss_tokens, needed));
 //   ... send forward.output; it may then be reset ...
 //   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, stage->Backward(std::move(forward),
 //   output_gradient, beside, ready));
@@ -19,6 +19,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +34,11 @@
 #include "worker/program/program.h"
 
 namespace penstock::worker {
+
+// Called before a forward pass reads parameters that the stage alone holds, with the element of the flat
+// buffers (flat_parameters.h) before which they lie: blocks until they are there, or has what is launched
+// next wait. May be empty: they are.
+using ParametersNeeded = std::function<void(int64_t end)>;
 
 // What a stage keeps of a micro-batch between two of its passes. Each kind of stage has its own.
 class StageState {
@@ -75,16 +82,18 @@ class Stage {
   // `input`: the activation received from the previous stage; undefined on the first stage. `tokens`: of the
   // same micro-batch, on the stage's device, with what the stage needs (TokenNeedsOf). `loss_tokens`: what
   // the loss of the global batch is divided by (last stage). `recompute` changes memory and time, never a bit
-  // of a result. Possible errors: INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong
-  // input), RESOURCE_EXHAUSTED (memory), INTERNAL; those of its StageGroup, where ranks exchange.
+  // of a result. `needed` is asked for parameters while the pass runs, the lower layers' first. Possible
+  // errors: INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong input),
+  // RESOURCE_EXHAUSTED (memory), INTERNAL; those of its StageGroup, where ranks exchange.
   virtual absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                                const at::Tensor& input, const LayerRecompute& recompute,
-                                               double loss_tokens) = 0;
+                                               double loss_tokens, const ParametersNeeded& needed) = 0;
 
   // The same for samples that are not learnt: bit for bit the same output and losses, but no gradient is
   // touched and nothing is kept for a pass back (`state` is null).
   virtual absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
-                                                    const at::Tensor& input, double loss_tokens) = 0;
+                                                    const at::Tensor& input, double loss_tokens,
+                                                    const ParametersNeeded& needed) = 0;
 
   // Adds to the gradients of the parameters and returns that of the input (undefined on the first stage).
   // `output_gradient`, of the shape of the output, is undefined on the last stage. Once for a forward pass.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -45,6 +46,14 @@ class PartMaker {
     const NamedParameter& parameter = *next_++;
     taken_.insert(parameter.name);
     return {parameter.value, parameter.gradient};
+  }
+
+  // Of what is taken next and the stage alone holds: what stages share lies elsewhere. Adapters lie in
+  // buffers of their own.
+  int64_t NextOffset() const {
+    const auto next = std::find_if(next_, parameters_.end(), [](const auto& other) { return !other.shared; });
+    if (config_.adapters.any() || next == parameters_.end()) return std::numeric_limits<int64_t>::max();
+    return next->offset;
   }
 
   NormPart Norm() {
@@ -268,8 +277,12 @@ class PartMaker {
     for (int64_t layer = begin; layer < end; ++layer) {
       part.layer_begins.push_back(config_.adapters.any() ? next_adapter_->offset : next_->offset);
       part.layers.push_back(Layer(stack, layer - stack.first_layer, part));
+      part.layer_ends.push_back(NextOffset());
     }
     if (stack.final_norm && end == stack.first_layer + stack.layers) part.final_norm = Norm();
+    // Behind the last stack there is the head alone.
+    const bool last = stack.name == architecture_.stacks.back().name;
+    part.layer_ends.back() = last ? std::numeric_limits<int64_t>::max() : NextOffset();
     return part;
   }
 

@@ -31,6 +31,8 @@ struct StackPart {
   std::vector<LayerPart> layers;
   // Where the parameters of each layer begin in the flat buffers.
   std::vector<int64_t> layer_begins;
+  // Where they end, of the last layer with what lies behind it.
+  std::vector<int64_t> layer_ends;
   std::optional<NormPart> final_norm;
 };
 

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,14 @@ std::vector<Recompute> LevelsOf(const LayerRecompute& recompute, size_t first, s
   return levels;
 }
 
+// What lies outside of layers comes with the first or the last of them.
+void AwaitEmbedding(const StackPart& stack, const ParametersNeeded& needed) {
+  if (needed && !stack.layer_ends.empty()) needed(stack.layer_ends.front());
+}
+void AwaitWithoutLayers(const ParametersNeeded& needed) {
+  if (needed) needed(std::numeric_limits<int64_t>::max());
+}
+
 class TransformerStage : public Stage {
  public:
   TransformerStage(const ModelConfig& config, const StageRange& range, at::Device device, StageGroup& group)
@@ -77,9 +86,10 @@ class TransformerStage : public Stage {
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                        const at::Tensor& input, const LayerRecompute& recompute,
-                                       double loss_tokens) override;
+                                       double loss_tokens, const ParametersNeeded& needed) override;
   absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
-                                            const at::Tensor& input, double loss_tokens) override;
+                                            const at::Tensor& input, double loss_tokens,
+                                            const ParametersNeeded& needed) override;
   absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
                                       const ProductsBeside& beside, const GradientsReady& ready) override;
   absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor& output_gradient,
@@ -111,9 +121,12 @@ class TransformerStage : public Stage {
                                                  const ProductsBeside& beside) const;
 
   at::Tensor RunForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
-                        const LayerRecompute& recompute, double loss_tokens, MicroBatchState& state);
-  at::Tensor ForwardSource(at::Tensor hidden, const LayerRecompute& recompute, MicroBatchState& state) const;
-  at::Tensor ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute, MicroBatchState& state) const;
+                        const LayerRecompute& recompute, double loss_tokens, const ParametersNeeded& needed,
+                        MicroBatchState& state);
+  at::Tensor ForwardSource(at::Tensor hidden, const LayerRecompute& recompute, const ParametersNeeded& needed,
+                           MicroBatchState& state) const;
+  at::Tensor ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute, const ParametersNeeded& needed,
+                           MicroBatchState& state) const;
   at::Tensor RunHead(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
                      MicroBatchState& state);
 
@@ -172,21 +185,21 @@ std::vector<LayerContext> TransformerStage::TargetContexts(const MicroBatchState
 }
 
 at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompute& recompute,
-                                           MicroBatchState& state) const {
+                                           const ParametersNeeded& needed, MicroBatchState& state) const {
   const StackPart& stack = parts_.source;
   hidden = ForwardInTurn(stack, SourceContexts(state), LevelsOf(recompute, 0, stack.layers.size()),
-                         std::move(hidden), state.source_layers, state.back);
+                         std::move(hidden), state.source_layers, state.back, needed);
   if (!stack.final_norm.has_value()) return hidden;
   state.final_input = hidden;
   return NormForward(*stack.final_norm, hidden, state.final_statistics);
 }
 
 at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute,
-                                           MicroBatchState& state) const {
+                                           const ParametersNeeded& needed, MicroBatchState& state) const {
   const StackPart& stack = parts_.target;
   return ForwardInTurn(stack, TargetContexts(state, state.source),
                        LevelsOf(recompute, parts_.source.layers.size(), stack.layers.size()),
-                       std::move(hidden), state.target_layers, state.back);
+                       std::move(hidden), state.target_layers, state.back, needed);
 }
 
 at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
@@ -212,26 +225,31 @@ at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch&
 
 at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatch& tokens,
                                         const at::Tensor& input, const LayerRecompute& recompute,
-                                        double loss_tokens, MicroBatchState& state) {
+                                        double loss_tokens, const ParametersNeeded& needed,
+                                        MicroBatchState& state) {
   const at::NoGradGuard by_hand;
   state.attention = tokens.attention;
+  if (range_.layers == 0) AwaitWithoutLayers(needed);
   Streams hidden;
   if (!range_.first) {
     state.input_sizes = input.sizes().vec();
     hidden = SplitBoundary(config_, *state.attention, group_.place(), input, range_.first_layer);
   }
   if (parts_.source.embedding.has_value()) {
+    AwaitEmbedding(parts_.source, needed);
     state.source_tokens = tokens.source;
     hidden.source = EmbeddingForward(*parts_.source.embedding, SourceRows(state), tokens.source);
   }
+  if (hidden.source.defined())
+    hidden.source = ForwardSource(std::move(hidden.source), recompute, needed, state);
   if (parts_.target.embedding.has_value()) {
+    AwaitEmbedding(parts_.target, needed);
     state.target_tokens = tokens.target;
     hidden.target = EmbeddingForward(*parts_.target.embedding, TargetRows(state), tokens.target);
   }
-  if (hidden.source.defined()) hidden.source = ForwardSource(std::move(hidden.source), recompute, state);
   if (!parts_.target.layers.empty()) {
     state.source = hidden.source;
-    hidden.target = ForwardTarget(std::move(hidden.target), recompute, state);
+    hidden.target = ForwardTarget(std::move(hidden.target), recompute, needed, state);
   }
   if (range_.last) return RunHead(hidden.target, tokens, loss_tokens, state);
   state.output_sizes = BoundaryShape(shape, config_, end_layer(), group_.place());
@@ -304,11 +322,12 @@ absl::StatusOr<MicroBatchState*> TransformerStage::CheckBackward(const StageForw
 
 absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                                        const at::Tensor& input,
-                                                       const LayerRecompute& recompute, double loss_tokens) {
+                                                       const LayerRecompute& recompute, double loss_tokens,
+                                                       const ParametersNeeded& needed) {
   PENSTOCK_RETURN_IF_ERROR(CheckForward(shape, tokens, input, recompute));
   auto state = std::make_shared<MicroBatchState>();
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor output, CallTorch("forward", [&] {
-                              return RunForward(shape, tokens, input, recompute, loss_tokens, *state);
+                              return RunForward(shape, tokens, input, recompute, loss_tokens, needed, *state);
                             }));
   PENSTOCK_RETURN_IF_ERROR(group_.status());
   at::Tensor run_losses = std::exchange(state->run_losses, at::Tensor());
@@ -316,14 +335,15 @@ absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, 
 }
 
 absl::StatusOr<StageForward> TransformerStage::ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
-                                                            const at::Tensor& input, double loss_tokens) {
+                                                            const at::Tensor& input, double loss_tokens,
+                                                            const ParametersNeeded& needed) {
   // Of each layer as little as can be, until the next one begins.
   const LayerRecompute least = {.selective = 0, .full = static_cast<int32_t>(range_.layers)};
   PENSTOCK_RETURN_IF_ERROR(CheckForward(shape, tokens, input, least));
   MicroBatchState state;
   state.back = PassBack::kDoesNotCome;
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor output, CallTorch("forward", [&] {
-                              return RunForward(shape, tokens, input, least, loss_tokens, state);
+                              return RunForward(shape, tokens, input, least, loss_tokens, needed, state);
                             }));
   PENSTOCK_RETURN_IF_ERROR(group_.status());
   return StageForward{std::move(output), nullptr, std::move(state.run_losses)};

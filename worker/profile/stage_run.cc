@@ -129,7 +129,8 @@ absl::StatusOr<PassTimes> StageRun::Once(const PassKind& kind) {
 
 absl::Status StageRun::Forward(const LayerRecompute& recompute, StageInFlight& pass) const {
   PENSTOCK_ASSIGN_OR_RETURN(pass.forward, pass.stage->Forward(shape_, tokens_, input_, recompute,
-                                                              static_cast<double>(shape_.computed_tokens)));
+                                                              static_cast<double>(shape_.computed_tokens),
+                                                              /*needed=*/{}));
   return absl::OkStatus();
 }
 

@@ -19,6 +19,11 @@ namespace {
 
 BufferKey KeyOf(const Instruction& instruction) { return {instruction.stage, instruction.micro_batch}; }
 
+bool BringsParameters(const Instruction& instruction) {
+  return instruction.op == Op::kReshard &&
+         instruction.part == static_cast<uint32_t>(ReshardPart::kParameters);
+}
+
 absl::Status CheckShape(const at::Tensor& tensor, const Transfer& transfer) {
   if (tensor.sizes() == at::IntArrayRef(transfer.shape) &&
       tensor.scalar_type() == ToScalarType(transfer.dtype)) {
@@ -50,7 +55,8 @@ Iteration::Iteration(const ExecutorParts& parts, const Program& program, TokenRe
       reader_(reader),
       search_(search),
       reductions_(parts, program),
-      rounds_(parts, program),
+      parameter_rounds_(parts, program),
+      gradient_rounds_(parts, program),
       own_votes_(parts.votes ? parts.votes() : Votes()) {
   for (const auto& [number, stage] : parts.stages) {
     needs_[number] = TokenNeedsOf(parts.job->model, StageRangeOf(program.layers_per_stage, number));
@@ -61,6 +67,7 @@ absl::Status Iteration::Execute(const Instruction& instruction) {
   PENSTOCK_RETURN_IF_ERROR(parts_.order->Begin(instruction));
   PENSTOCK_RETURN_IF_ERROR(Launch(instruction));
   PENSTOCK_RETURN_IF_ERROR(parts_.order->End(instruction, std::move(started_)));
+  if (BringsParameters(instruction)) PENSTOCK_RETURN_IF_ERROR(parameter_rounds_.BringOthers());
   return search_ != nullptr ? SearchSums(instruction) : absl::OkStatus();
 }
 
@@ -149,10 +156,13 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(const TokenBatch tokens, loaded ? tokens_.Get(key) : Tokens(key));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));
   Stage& stage = *parts_.stages.at(key.stage);
+  const ParametersNeeded needed = parameter_rounds_.For(key.stage);
   PENSTOCK_ASSIGN_OR_RETURN(
       StageForward forward,
-      program_.forward_only ? stage.ForwardAlone(shape, tokens, input, LossDivisor())
-                            : stage.Forward(shape, tokens, input, shape.recompute[key.stage], LossDivisor()));
+      program_.forward_only
+          ? stage.ForwardAlone(shape, tokens, input, LossDivisor(), needed)
+          : stage.Forward(shape, tokens, input, shape.recompute[key.stage], LossDivisor(), needed));
+  PENSTOCK_RETURN_IF_ERROR(parameter_rounds_.AwaitAllOf(key.stage));
   at::Tensor output = std::exchange(forward.output, at::Tensor());
   if (forward.run_losses.defined())
     run_losses_.push_back({tokens.loss_runs, std::exchange(forward.run_losses, at::Tensor())});
@@ -241,15 +251,15 @@ absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
   return absl::OkStatus();
 }
 
-// It has ended when this returns (on a GPU, when its stream has come so far): what follows waits for it
-// anyway.
+// Gradients are there when this returns (on a GPU, when its stream has come so far): what follows waits for
+// them anyway.
 absl::Status Iteration::Reshard(const Instruction& instruction) {
   if (parts_.resharding == nullptr) return absl::InternalError("the job has no shares of parameters");
   switch (static_cast<ReshardPart>(instruction.part)) {
     case ReshardPart::kParameters:
-      return parts_.resharding->BringParameters();
+      return parameter_rounds_.BringFirst();
     case ReshardPart::kGradients:
-      return rounds_.Take();
+      return gradient_rounds_.Take();
   }
   return absl::InternalError("unknown part");
 }
@@ -257,12 +267,12 @@ absl::Status Iteration::Reshard(const Instruction& instruction) {
 // A search looks at each pass's gradients, and at their sum apart.
 GradientsReady Iteration::LetGo(const Instruction& pass) {
   if (search_ != nullptr) return {};
-  return parts_.resharding == nullptr ? reductions_.During(pass) : rounds_.During(pass);
+  return parts_.resharding == nullptr ? reductions_.During(pass) : gradient_rounds_.During(pass);
 }
 
 absl::Status Iteration::CheckLetGo() const {
   PENSTOCK_RETURN_IF_ERROR(reductions_.status());
-  return rounds_.status();
+  return gradient_rounds_.status();
 }
 
 absl::Status Iteration::SumOverRanks(const Instruction& instruction) {

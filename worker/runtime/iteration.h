@@ -23,6 +23,7 @@
 #include "worker/runtime/gradient_norm.h"
 #include "worker/runtime/gradient_reductions.h"
 #include "worker/runtime/gradient_rounds.h"
+#include "worker/runtime/parameter_rounds.h"
 #include "worker/runtime/token_reader.h"
 #include "worker/runtime/votes.h"
 
@@ -130,7 +131,8 @@ class Iteration {
   };
   std::vector<RunLosses> run_losses_;
   GradientReductions reductions_;
-  GradientRounds rounds_;
+  ParameterRounds parameter_rounds_;
+  GradientRounds gradient_rounds_;
   double learning_rate_ = 0;
   const Votes own_votes_;
   // Of all ranks, from OPTIMIZER_STEP on.

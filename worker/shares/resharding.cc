@@ -125,17 +125,24 @@ absl::Status Resharding::End(const ReshardRound& round, const Travelling& travel
   });
 }
 
-absl::Status Resharding::BringParameters() {
-  const ReshardRound* before = nullptr;
-  Travelling travelling;
-  for (const ReshardRound& round : routes_.rounds) {
-    PENSTOCK_ASSIGN_OR_RETURN(Travelling next,
-                              Start(round, &Resharding::PackShare, &Resharding::RoomForStages));
-    if (before != nullptr) PENSTOCK_RETURN_IF_ERROR(End(*before, travelling, &Resharding::FillStages));
-    travelling = std::move(next);
-    before = &round;
+absl::Status Resharding::BringRounds(size_t count) {
+  for (; brought_ < count; ++brought_) {
+    PENSTOCK_ASSIGN_OR_RETURN(Travelling next, Start(RoundOfParameters(brought_), &Resharding::PackShare,
+                                                     &Resharding::RoomForStages));
+    if (brought_ > 0) {
+      PENSTOCK_RETURN_IF_ERROR(End(RoundOfParameters(brought_ - 1), bringing_, &Resharding::FillStages));
+    }
+    bringing_ = std::move(next);
   }
-  return before != nullptr ? End(*before, travelling, &Resharding::FillStages) : absl::OkStatus();
+  return absl::OkStatus();
+}
+
+absl::Status Resharding::BringParameters() {
+  PENSTOCK_RETURN_IF_ERROR(BringRounds(rounds()));
+  PENSTOCK_RETURN_IF_ERROR(End(RoundOfParameters(rounds() - 1), bringing_, &Resharding::FillStages));
+  bringing_ = {};
+  brought_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status Resharding::TakeRounds(size_t end) {

@@ -4,7 +4,8 @@
 //
 //   Resharding resharding({.rank = rank, .share = &share, .stages = stages, .communicator = communicator,
 //                          .world = world}, MakeReshardRoutes(ends));
-//   PENSTOCK_RETURN_IF_ERROR(resharding.BringParameters());
+//   for (size_t count = 1; count <= resharding.rounds(); ++count) resharding.BringRounds(count);
+//   resharding.BringParameters();                          // the end of the last one
 //   ... passes; while the last ones run: resharding.TakeRounds(ready) ...
 //   PENSTOCK_RETURN_IF_ERROR(resharding.TakeGradients());
 //   ... the optimizer updates the share ...
@@ -57,6 +58,11 @@ class Resharding {
   // Fills the parameters of the stages: the bits that the shares have.
   absl::Status BringParameters();
 
+  // The first rounds of BringParameters, up to `count` of them, in reverse order: from the lowest layers up,
+  // as passes use them. All but the last of these are there when it returns. May be called again for more;
+  // those calls, BringParameters included, run one after another, on any thread.
+  absl::Status BringRounds(size_t count);
+
   // Sums the gradients of the stages of all ranks into the gradients of the shares, where each rank finds
   // those of its elements, and has those of its stages be 0. Every rank that has a parameter gives its own
   // part of the gradient: replicas, context ranks, tensor ranks that have it whole, stages that share it.
@@ -80,6 +86,9 @@ class Resharding {
   using Pack = Messages (Resharding::*)(const ReshardRound& round) const;
   using Unpack = void (Resharding::*)(const ReshardRound& round, const Messages& received) const;
 
+  // The one that is brought behind so many others.
+  const ReshardRound& RoundOfParameters(size_t before) const { return routes_.rounds[rounds() - 1 - before]; }
+
   absl::StatusOr<Travelling> Start(const ReshardRound& round, Pack pack, Pack make_room);
   // Waits for what has been started.
   absl::Status End(const ReshardRound& round, const Travelling& travelling, Unpack unpack);
@@ -94,7 +103,10 @@ class Resharding {
 
   const ReshardingParts parts_;
   const ReshardRoutes routes_;
-  // Of the gradients of this iteration: rounds that have been started, of which the last one travels.
+  // Of the parameters of this iteration: rounds that have been started, of which the last one travels.
+  size_t brought_ = 0;
+  Travelling bringing_;
+  // The same of gradients.
   size_t taken_ = 0;
   Travelling travelling_;
 };

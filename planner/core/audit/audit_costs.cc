@@ -40,8 +40,8 @@ StageRecompute RecomputeOf(const v1::MicroBatch& micro_batch, int stage) {
 class CostsAudit {
  public:
   CostsAudit(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
-             int64_t gradients_ns, AuditList* list)
-      : plan_(plan), batch_(batch), job_(job), costs_(costs), gradients_ns_(gradients_ns), list_(*list) {}
+             const ReshardDurations& reshards, AuditList* list)
+      : plan_(plan), batch_(batch), job_(job), costs_(costs), reshards_(reshards), list_(*list) {}
 
   void Run() {
     for (int replica = 0; replica < plan_.replicas_size(); ++replica) {
@@ -148,7 +148,7 @@ class CostsAudit {
     Expect(program, instruction, "collective.bytes", static_cast<int64_t>(instruction.collective().bytes()),
            reshard_bytes_);
     Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
-           instruction.part() == kGradientsToShares ? gradients_ns_ : reshard_ns_);
+           instruction.part() == kGradientsToShares ? reshards_.gradients_ns : reshards_.parameters_ns);
   }
 
   void CheckStep(const v1::Program& program, const v1::Instruction& instruction) {
@@ -236,7 +236,7 @@ class CostsAudit {
   const Batch& batch_;
   const Job& job_;
   const CostModel& costs_;
-  const int64_t gradients_ns_;
+  const ReshardDurations reshards_;
   AuditList& list_;
   // Of the program that is looked at.
   RankPlace place_;
@@ -245,14 +245,13 @@ class CostsAudit {
   // Of each stage, and in it of each tensor rank: computed once, not for each of their ranks.
   std::vector<int64_t> reduce_ns_;
   const int64_t reshard_bytes_ = costs_.ReshardBytes();
-  const int64_t reshard_ns_ = costs_.ReshardNs();
 };
 
 }  // namespace
 
 void AuditCosts(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
-                int64_t gradients_ns, AuditList* list) {
-  CostsAudit(plan, batch, job, costs, gradients_ns, list).Run();
+                const ReshardDurations& reshards, AuditList* list) {
+  CostsAudit(plan, batch, job, costs, reshards, list).Run();
 }
 
 }  // namespace penstock::core

@@ -4,14 +4,15 @@
 
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/audit/audit_list.h"
+#include "planner/core/contract/reshard_durations.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
 
 namespace penstock::core {
 
-// The topology of the plan must be that of `job`. `gradients_ns`: what its RESHARD of gradients takes
-// (gradients_time.h), with that of all meshes where there are several.
+// The topology of the plan must be that of `job`. `reshards`: with all meshes where there are
+// several.
 void AuditCosts(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
-                int64_t gradients_ns, AuditList* list);
+                const ReshardDurations& reshards, AuditList* list);
 
 }  // namespace penstock::core

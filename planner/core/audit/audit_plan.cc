@@ -12,13 +12,13 @@
 #include "planner/core/audit/audit_costs.h"
 #include "planner/core/audit/audit_list.h"
 #include "planner/core/audit/audit_options.h"
-#include "planner/core/contract/gradients_time.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/plan_of_mesh.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/contract/ranks_of_profile.h"
+#include "planner/core/contract/reshard_durations.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/cost/world_reshard.h"
 
@@ -134,8 +134,9 @@ absl::StatusOr<std::vector<Violation>> AuditPasses(const v1::Batch& batch, const
   for (const MeshAudit& mesh : meshes) {
     AuditList list;
     AuditOptions(mesh.plan, *samples, mesh.job, *mesh.costs, &list);
-    AuditCosts(mesh.plan, *samples, mesh.job, *mesh.costs,
-               plan.options().parameter_shares() ? GradientsNs(plan, mesh.costs->ReshardTimes()) : 0, &list);
+    ReshardDurations reshards;
+    if (plan.options().parameter_shares()) reshards = ReshardDurationsOf(plan, mesh.costs->ReshardTimes());
+    AuditCosts(mesh.plan, *samples, mesh.job, *mesh.costs, reshards, &list);
     AppendViolations(list.Take(), mesh, &violations);
   }
   return violations;

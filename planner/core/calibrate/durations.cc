@@ -36,14 +36,8 @@ Op PassOf(v1::Op op) {
   return op == v1::OP_BACKWARD_INPUT ? Op::kBackwardInput : Op::kBackwardWeight;
 }
 
-// What the plan has passes hide of a RESHARD: that of parameters, which nothing hides, takes all of the time.
-int64_t HiddenNs(const v1::Program& program, const v1::Instruction& instruction) {
-  if (instruction.op() != v1::OP_RESHARD) return 0;
-  return program.instructions(0).expected_duration_ns() - instruction.expected_duration_ns();
-}
-
 int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const RankPlace& place, int rank,
-                    const v1::Instruction& instruction, int64_t hidden_ns) {
+                    const v1::Instruction& instruction, const ReshardDurations& reshards) {
   const auto stage = static_cast<int>(instruction.stage());
   switch (instruction.op()) {
     case v1::OP_FORWARD:
@@ -59,7 +53,7 @@ int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const Rank
     case v1::OP_REDUCE_GRADIENTS:
       return costs.ReduceNs(stage, place.tensor);
     case v1::OP_RESHARD:
-      return std::max<int64_t>(0, costs.ReshardNs() - hidden_ns);
+      return instruction.part() == kGradientsToShares ? reshards.gradients_ns : reshards.parameters_ns;
     case v1::OP_OPTIMIZER_STEP:
       return costs.StepNs(rank);
     default:
@@ -81,7 +75,8 @@ absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostMo
 }
 
 absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Batch& batch,
-                                                  const CostModel& costs, int rank) {
+                                                  const CostModel& costs, int rank,
+                                                  const ReshardDurations& reshards) {
   if (rank >= plan.programs_size() || plan.programs_size() != costs.topology().ranks())
     return absl::InvalidArgumentError(absl::StrCat("plan.programs: not those of the job with rank ", rank));
   const RankPlace place = costs.topology().PlaceOf(rank);
@@ -89,8 +84,7 @@ absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Ba
                             PlanLayers::OfReplica(plan, batch, costs, place.replica));
   std::vector<int64_t> durations;
   for (const v1::Instruction& instruction : plan.programs(rank).instructions())
-    durations.push_back(
-        OwnDuration(costs, layers, place, rank, instruction, HiddenNs(plan.programs(rank), instruction)));
+    durations.push_back(OwnDuration(costs, layers, place, rank, instruction, reshards));
   return durations;
 }
 

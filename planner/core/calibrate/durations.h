@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/contract/reshard_durations.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/program/program_set.h"
 
@@ -17,8 +18,10 @@ namespace penstock::core {
 absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs,
                           ProgramSet* programs);
 
-// Of one rank, by the instruction's number; of passes what the rank takes alone. Errors as above.
+// Of one rank, by the instruction's number; of passes what the rank takes alone. `reshards`: where the plan
+// has shares. Errors as above.
 absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Batch& batch,
-                                                  const CostModel& costs, int rank);
+                                                  const CostModel& costs, int rank,
+                                                  const ReshardDurations& reshards = {});
 
 }  // namespace penstock::core

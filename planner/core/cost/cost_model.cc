@@ -468,8 +468,7 @@ int64_t CostModel::ReshardNs() const {
 int64_t CostModel::WholeIterationNs(int position) const {
   int64_t ns = 0;
   if (has_shares_) {
-    const ReshardTime reshard = ReshardTimes();
-    ns = reshard.whole_ns + reshard.LeastGradientsNs() + StepNs(topology_.RankAt(0, position));
+    ns = 2 * ReshardTimes().LeastLeftNs() + StepNs(topology_.RankAt(0, position));
   }
   for (int stage = 0; stage < stages() && !has_shares_; ++stage) {
     if (position_of(stage) == position) ns += OptimizerNs(stage);

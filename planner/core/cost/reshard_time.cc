@@ -14,12 +14,12 @@ double ReshardTime::LeadNs(int64_t pass_ns, const StageOfRank& stage) const {
   return std::min(of_last, of_first);
 }
 
-int64_t ReshardTime::GradientsNs(double lead_ns) const {
+int64_t ReshardTime::LeftNs(double lead_ns) const {
   return whole_ns - static_cast<int64_t>(overlap * std::max(0.0, lead_ns));
 }
 
-int64_t ReshardTime::LeastGradientsNs() const {
-  return GradientsNs(static_cast<double>(whole_ns) * (1 - 1 / static_cast<double>(rounds)));
+int64_t ReshardTime::LeastLeftNs() const {
+  return LeftNs(static_cast<double>(whole_ns) * (1 - 1 / static_cast<double>(rounds)));
 }
 
 }  // namespace penstock::core

@@ -13,7 +13,8 @@ struct StageOfRank {
 };
 
 // It goes in equal rounds, one after the other. Gradients go from the uppermost layer of each rank down, as
-// backward passes make them: a round may begin when all ranks have made theirs.
+// backward passes make them: a round may begin when all ranks have made theirs. Parameters come from the
+// lowest layer up, as forward passes use them: the same, read backwards in time.
 struct ReshardTime {
   // Of all rounds.
   int64_t whole_ns = 0;
@@ -21,15 +22,16 @@ struct ReshardTime {
   // How much of an exchange goes on while a rank computes, 0 to 1.
   double overlap = 0;
 
-  // How long before the end of the last pass on a stage of a rank the rounds could have begun, as far as this
-  // stage is concerned, without any of them waiting for it: the last round of the stage is there when the
-  // pass ends, the first one when a round's layers have been run.
+  // Of gradients: how long before the end of the last pass on a stage of a rank the rounds could have begun,
+  // as far as this stage is concerned, without any of them waiting for it: the last round of the stage is
+  // there when the pass ends, the first one when a round's layers have been run. Of parameters: how long
+  // behind the start of the first pass on it they may end, without the pass waiting for any of them.
   double LeadNs(int64_t pass_ns, const StageOfRank& stage) const;
 
-  // What is left behind all passes. `lead_ns`: how long before that all could have begun.
-  int64_t GradientsNs(double lead_ns) const;
+  // What is left before the first pass, or behind the last one. `lead_ns`: how much passes could hide.
+  int64_t LeftNs(double lead_ns) const;
   // The shortest that it can be.
-  int64_t LeastGradientsNs() const;
+  int64_t LeastLeftNs() const;
 };
 
 }  // namespace penstock::core

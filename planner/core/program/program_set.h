@@ -90,8 +90,7 @@ struct Collective {
   int32_t members = 0;
 };
 
-// Of programs with RESHARDs of gradients: these take what passes leave of them, which follows when the passes
-// have run.
+// Of programs with RESHARDs: these take what passes leave of them, which follows when the passes run.
 struct ReshardBesidePasses {
   ReshardTime time;
   // Of each stage of the pipeline.

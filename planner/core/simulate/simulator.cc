@@ -1,10 +1,10 @@
 #include "planner/core/simulate/simulator.h"
 
 #include <algorithm>
-#include <optional>
+#include <limits>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::core {
@@ -15,6 +15,46 @@ int RankOf(const ProgramSet& programs, int32_t position) {
   const auto after = std::upper_bound(programs.rank_begin.begin(), programs.rank_begin.end(), position);
   return static_cast<int>(after - programs.rank_begin.begin()) - 1;
 }
+
+// The first or last pass on a stage of a rank.
+struct PassOnStage {
+  int stage = 0;
+  int64_t duration_ns = 0;
+  // From the end of the RESHARD of parameters to its start, or from its end to the start of that of
+  // gradients.
+  int64_t apart_ns = 0;
+};
+
+// What of a RESHARD all ranks can do beside passes.
+class LeastLead {
+ public:
+  explicit LeastLead(const ReshardBesidePasses& reshard) : reshard_(reshard) {}
+
+  // Those of a rank, one on each of its stages.
+  void Add(const std::vector<PassOnStage>& passes) {
+    for (const PassOnStage& pass : passes) {
+      StageOfRank of_rank = {.layers = reshard_.layers[pass.stage]};
+      for (const PassOnStage& other : passes) {
+        of_rank.layers_of_rank += reshard_.layers[other.stage];
+        if (other.stage < pass.stage) of_rank.below += reshard_.layers[other.stage];
+      }
+      const double lead_ns =
+          static_cast<double>(pass.apart_ns) + reshard_.time.LeadNs(pass.duration_ns, of_rank);
+      least_ns_ = std::min(least_ns_, lead_ns);
+    }
+  }
+
+  // Nothing where no rank has a pass.
+  int64_t hidden_ns() const {
+    return least_ns_ == kNoPass ? 0 : reshard_.time.whole_ns - reshard_.time.LeftNs(least_ns_);
+  }
+
+ private:
+  static constexpr double kNoPass = std::numeric_limits<double>::infinity();
+
+  const ReshardBesidePasses& reshard_;
+  double least_ns_ = kNoPass;
+};
 
 }  // namespace
 
@@ -47,6 +87,7 @@ absl::Status Simulator::Run(const ProgramSet& programs, StopToken stop) {
       makespan_ns_ = std::max(makespan_ns_, stream_end_ns_[rank * kStreams + stream]);
     }
   }
+  if (programs.reshard.has_value()) EndParametersEarlier(programs, HiddenParametersNs(programs));
   return absl::OkStatus();
 }
 
@@ -100,37 +141,56 @@ bool Simulator::Arrive(const ProgramSet& programs, int rank, int32_t position, i
   if (meeting.arrived < programs.collectives[instruction.joint].members) return false;
   if (programs.reshard.has_value() && instruction.op == Op::kReshard &&
       instruction.part == kGradientsToShares)
-    hidden_ns = HiddenNs(programs, positions, meeting.ready_ns);
+    hidden_ns = HiddenGradientsNs(programs, positions, meeting.ready_ns);
   for (const int32_t member : positions) finish(member, RankOf(programs, member), meeting);
   return true;
 }
 
-int64_t Simulator::HiddenNs(const ProgramSet& programs, const std::vector<int32_t>& members,
-                            int64_t start_ns) const {
-  const ReshardTime& time = programs.reshard->time;
-  std::optional<double> lead_ns;
+int64_t Simulator::HiddenGradientsNs(const ProgramSet& programs, const std::vector<int32_t>& members,
+                                     int64_t start_ns) const {
+  LeastLead least(*programs.reshard);
   for (const int32_t member : members) {
     const Instruction& reshard = programs.instructions[member];
     const int32_t begin = programs.rank_begin[RankOf(programs, member)];
     // The last pass on each of the rank's stages.
-    const absl::Span<const int32_t> passes =
-        absl::MakeConstSpan(programs.deps)
-            .subspan(reshard.deps_begin, static_cast<size_t>(reshard.deps_end - reshard.deps_begin));
-    for (const int32_t pass : passes) {
-      const int32_t stage = programs.instructions[begin + pass].stage;
-      StageOfRank of_rank = {.layers = programs.reshard->layers[stage]};
-      for (const int32_t other : passes) {
-        const int32_t other_stage = programs.instructions[begin + other].stage;
-        of_rank.layers_of_rank += programs.reshard->layers[other_stage];
-        if (other_stage < stage) of_rank.below += programs.reshard->layers[other_stage];
-      }
-      const int64_t end = end_ns_[begin + pass];
-      const double lead =
-          static_cast<double>(start_ns - end) + time.LeadNs(end - start_ns_[begin + pass], of_rank);
-      lead_ns = std::min(lead_ns.value_or(lead), lead);
+    std::vector<PassOnStage> passes;
+    for (int32_t dep = reshard.deps_begin; dep < reshard.deps_end; ++dep) {
+      const int32_t pass = begin + programs.deps[dep];
+      passes.push_back({.stage = programs.instructions[pass].stage,
+                        .duration_ns = DurationOf(pass),
+                        .apart_ns = start_ns - end_ns_[pass]});
     }
+    least.Add(passes);
   }
-  return time.whole_ns - time.GradientsNs(lead_ns.value_or(0));
+  return least.hidden_ns();
+}
+
+int64_t Simulator::HiddenParametersNs(const ProgramSet& programs) const {
+  LeastLead least(*programs.reshard);
+  for (int rank = 0; rank < programs.ranks(); ++rank) {
+    const int32_t begin = programs.rank_begin[rank];
+    std::vector<PassOnStage> passes;
+    for (int32_t position = begin; position < programs.rank_begin[rank + 1]; ++position) {
+      const Instruction& pass = programs.instructions[position];
+      const auto on_stage = [&](const PassOnStage& other) { return other.stage == pass.stage; };
+      if (pass.op != Op::kForward || std::ranges::any_of(passes, on_stage)) continue;
+      passes.push_back({.stage = pass.stage,
+                        .duration_ns = DurationOf(position),
+                        .apart_ns = start_ns_[position] - end_ns_[begin]});
+    }
+    least.Add(passes);
+  }
+  return least.hidden_ns();
+}
+
+void Simulator::EndParametersEarlier(const ProgramSet& programs, int64_t hidden_ns) {
+  if (hidden_ns == 0) return;
+  const int64_t ended_ns = end_ns_[programs.rank_begin[0]];
+  for (size_t position = 0; position < programs.instructions.size(); ++position) {
+    if (start_ns_[position] >= ended_ns) start_ns_[position] -= hidden_ns;
+    if (end_ns_[position] >= ended_ns) end_ns_[position] -= hidden_ns;
+  }
+  makespan_ns_ -= hidden_ns;
 }
 
 }  // namespace penstock::core

@@ -4,8 +4,8 @@
 // program; an instruction starts when its stream is free and its deps have ended; a transfer starts when it
 // has come to the front at both ends, and ends on both together; a collective starts on all ranks of its
 // group together and takes each its own time. Linear in the number of instructions: no event queue is needed,
-// because nothing in a program is decided while it runs. What a RESHARD of gradients takes follows from when
-// the last passes have run (ProgramSet::reshard).
+// because nothing in a program is decided while it runs. What RESHARDs take follows from when the first
+// passes on the stages of ranks begin, and when the last ones have run (ProgramSet::reshard).
 //
 //   Simulator simulator;
 //   PENSTOCK_RETURN_IF_ERROR(simulator.Run(programs));
@@ -41,7 +41,14 @@ class Simulator {
   bool Arrive(const ProgramSet& programs, int rank, int32_t position, int64_t ready_ns);
 
   // What passes hide of the RESHARD of gradients that all members have come to, which starts at `start_ns`.
-  int64_t HiddenNs(const ProgramSet& programs, const std::vector<int32_t>& members, int64_t start_ns) const;
+  int64_t HiddenGradientsNs(const ProgramSet& programs, const std::vector<int32_t>& members,
+                            int64_t start_ns) const;
+  // What they hide of the RESHARD of parameters, which all instructions but LOADs wait for.
+  int64_t HiddenParametersNs(const ProgramSet& programs) const;
+  // Has the RESHARD of parameters end earlier, and all that waits for it begin.
+  void EndParametersEarlier(const ProgramSet& programs, int64_t hidden_ns);
+  // How long a pass runs.
+  int64_t DurationOf(int32_t position) const { return end_ns_[position] - start_ns_[position]; }
 
   // A transfer or collective that some ranks have come to.
   struct Meeting {

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "planner/core/contract/gradients_time.h"
+#include "planner/core/contract/passes.h"
+#include "planner/core/contract/reshard_durations.h"
 
 namespace penstock::core {
 namespace {
@@ -46,6 +47,47 @@ void Renumber(uint32_t first_rank, uint32_t first_replica, uint32_t groups_befor
   }
 }
 
+bool HasPass(const v1::Program& program) {
+  return std::ranges::any_of(program.instructions(),
+                             [](const v1::Instruction& instruction) { return IsPass(instruction.op()); });
+}
+
+bool HasPass(const v1::Plan& plan) {
+  return std::ranges::any_of(plan.programs(), [](const v1::Program& program) { return HasPass(program); });
+}
+
+int64_t ParametersNs(const v1::Plan& plan) { return plan.programs(0).instructions(0).expected_duration_ns(); }
+
+// That of the plan whose passes hide least. Of plans without a pass all have the same.
+int64_t LongestParametersNs(const std::vector<MeshPlan>& plans) {
+  int64_t longest = -1;
+  for (const MeshPlan& mesh : plans)
+    if (HasPass(mesh.plan)) longest = std::max(longest, ParametersNs(mesh.plan));
+  return longest >= 0 ? longest : ParametersNs(plans.front().plan);
+}
+
+// Has the RESHARD of parameters take so long, and passes begin as much later or earlier.
+void BeginAt(int64_t parameters_ns, v1::Plan* plan) {
+  const int64_t before_ns = ParametersNs(*plan);
+  const int64_t later_ns = parameters_ns - before_ns;
+  for (v1::Program& program : *plan->mutable_programs()) {
+    for (v1::Instruction& instruction : *program.mutable_instructions())
+      if (instruction.expected_start_ns() >= before_ns)
+        instruction.set_expected_start_ns(instruction.expected_start_ns() + later_ns);
+    program.mutable_instructions(0)->set_expected_duration_ns(parameters_ns);
+  }
+  if (!HasPass(*plan)) return;
+  v1::Prediction* predicted = plan->mutable_predicted();
+  predicted->set_last_backward_ns(predicted->last_backward_ns() + later_ns);
+  for (int rank = 0; rank < plan->programs_size(); ++rank) {
+    v1::Bubble* bubble = predicted->mutable_ranks(rank)->mutable_bubble();
+    if (HasPass(plan->programs(rank)))
+      bubble->set_fill_ns(bubble->fill_ns() + later_ns);
+    else
+      bubble->set_imbalance_ns(bubble->imbalance_ns() + later_ns);
+  }
+}
+
 // All ranks wait for the last of them.
 void Wait(int64_t last_pass_ns, v1::Plan* plan) {
   const int64_t imbalance = last_pass_ns - plan->predicted().last_backward_ns();
@@ -55,7 +97,7 @@ void Wait(int64_t last_pass_ns, v1::Plan* plan) {
 
 // What all ranks do together behind their passes.
 void SetEnd(int64_t ready_ns, const ReshardTime& reshard, v1::Plan* plan) {
-  const int64_t gradients_ns = GradientsNs(*plan, reshard);
+  const int64_t gradients_ns = ReshardDurationsOf(*plan, reshard).gradients_ns;
   for (v1::Program& program : *plan->mutable_programs()) {
     for (v1::Instruction& instruction : *program.mutable_instructions()) {
       if (BringsGradients(instruction)) {
@@ -143,8 +185,10 @@ v1::Topology MergeTopologies(const std::vector<v1::Topology>& topologies) {
 }
 
 v1::Plan MergePlans(const v1::JobSpec& job, const ReshardTime& reshard, std::vector<MeshPlan> plans) {
+  const int64_t parameters_ns = LongestParametersNs(plans);
   int64_t ready = 0, last_pass = 0;
-  for (const MeshPlan& mesh : plans) {
+  for (MeshPlan& mesh : plans) {
+    BeginAt(parameters_ns, &mesh.plan);
     ready = std::max(ready, GradientsReady(mesh.plan));
     last_pass = std::max(last_pass, mesh.plan.predicted().last_backward_ns());
   }

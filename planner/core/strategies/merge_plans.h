@@ -1,8 +1,9 @@
 // One plan for several meshes side by side, out of a plan for each of them alone.
 //
 // What each replica does stays as it is: replicas meet twice in an iteration, when all have their parameters
-// and when all have their gradients (RESHARD), and in the step behind that. Before the passes all take the
-// same time; behind them whoever has ended earlier waits for the last, and passes of all hide what they can.
+// and when all have their gradients (RESHARD), and in the step behind that. Passes of all begin when those
+// may that could hide least of the first one; whoever has ended them earlier waits for the last, and passes
+// of all hide what they can of the second one.
 #pragma once
 
 #include <cstdint>

@@ -118,11 +118,6 @@ class Check {
       report_.AddAt(kPredictions, rank, reshard,
                     absl::StrCat("expected_duration_ns is ", reshard.expected_duration_ns(), ", expected ",
                                  first, ", as on other ranks"));
-    const int64_t parameters = reshard_ns_[kParametersToStages];
-    if (parameters >= 0 && first > parameters)
-      report_.AddAt(kPredictions, rank, reshard,
-                    absl::StrCat("expected_duration_ns is ", first, ", longer than that of the parameters, ",
-                                 parameters, ", of which nothing is hidden"));
   }
 
   void CheckIteration() {

@@ -45,10 +45,13 @@ class CoreBatchPlanner final : public BatchPlanner {
     const int mesh = core::MeshOfRank(plan, static_cast<int>(rank));
     const core::Planner& planner = planners->planner(mesh);
     PENSTOCK_ASSIGN_OR_RETURN(const core::Batch samples, core::BatchFromProto(batch, planner.job()));
+    core::ReshardDurations reshards;
+    if (planner.costs().has_shares())
+      reshards = core::ReshardDurationsOf(plan, planner.costs().ReshardTimes());
     if (planners->meshes() == 1)
-      return core::OwnDurations(plan, samples, planner.costs(), static_cast<int>(rank));
+      return core::OwnDurations(plan, samples, planner.costs(), static_cast<int>(rank), reshards);
     return core::OwnDurations(core::PlanOfMesh(plan, mesh), samples, planner.costs(),
-                              static_cast<int>(rank) - core::RangeOfMesh(plan, mesh).first_rank);
+                              static_cast<int>(rank) - core::RangeOfMesh(plan, mesh).first_rank, reshards);
   }
 
  private:

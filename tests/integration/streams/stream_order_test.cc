@@ -274,6 +274,42 @@ TEST(RecordedBucketsTest, AreReducedWhileTheLastPassOfTheirStageRuns) {
   }
 }
 
+// Of four layers a rank: the lowest one's come first, and the next ones travel when RESHARD is over.
+TEST(RecordedRoundsTest, ComeFromSharesWhileTheFirstPassRuns) {
+  v1::JobSpec job = OnShares(JobOf({.pipeline = 2, .data = 2}));
+  job.mutable_model()->set_hidden(1024);
+  job.mutable_model()->set_ffn(4096);
+  worker::JobConfig config;
+  for (const Program& program : FirstPrograms(job, config)) {
+    const RecordedRun run = RunRecorded(config, program.rank, program);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    const Instruction& reshard = program.instructions.front();
+    ASSERT_EQ(reshard.op, Op::kReshard);
+    const auto first = std::ranges::find(program.instructions, Op::kForward, &Instruction::op);
+    const auto second =
+        std::ranges::find(first + 1, program.instructions.end(), Op::kForward, &Instruction::op);
+    ASSERT_NE(second, program.instructions.end());
+    const auto ended = std::ranges::find(run.recording, Recorded{Call::kSet, reshard.stream, reshard.id});
+    EXPECT_EQ(std::count(run.recording.begin(), ended, Recorded{Call::kStart, Stream::kCollective, 0}), 2);
+    EXPECT_EQ(Starts(run.recording, Stream::kCollective, reshard, *first), 2);
+    const worker::IterationMarks marks(program.instructions.size(), 9);
+    const auto waits = [&](const Instruction& pass) {
+      const auto end = std::ranges::find(run.recording, Recorded{Call::kSet, Stream::kCompute, pass.id});
+      std::vector<worker::Mark> marks_of_works;
+      for (auto recorded = ended; recorded < end; ++recorded) {
+        if (recorded->call == Call::kWaitFor && recorded->stream == Stream::kCompute &&
+            recorded->mark > marks.start() && recorded->mark < marks.beside())
+          marks_of_works.push_back(recorded->mark);
+      }
+      return marks_of_works;
+    };
+    // A round is there when the one behind it has been begun.
+    EXPECT_THAT(waits(*first),
+                testing::ElementsAre(marks.EndOfWork(2), marks.EndOfWork(3), marks.EndOfWork(4)));
+    EXPECT_EQ(waits(*second).size(), 3) << "all are there";
+  }
+}
+
 // Of four layers a rank: all but the lowest one's.
 TEST(RecordedRoundsTest, GoToSharesOnTheCollectiveStreamWhileTheLastPassRuns) {
   v1::JobSpec job = OnShares(JobOf({.pipeline = 2, .data = 2}));

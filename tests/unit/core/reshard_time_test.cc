@@ -1,4 +1,4 @@
-// What passes hide of a RESHARD of gradients: the formula against rounds one by one, and plans that have it.
+// What passes hide of RESHARDs: the formula against rounds one by one, and plans that have it.
 #include "planner/core/cost/reshard_time.h"
 
 #include <gmock/gmock.h>
@@ -22,14 +22,15 @@ namespace {
 
 using ::testing::IsEmpty;
 
-struct LastPass {
+// The first or the last one on a stage.
+struct OuterPass {
   int64_t layers = 0;
   double start = 0;
   double end = 0;
 };
 
 // A rank's stages, the lowest first.
-using RankPasses = std::vector<LastPass>;
+using RankPasses = std::vector<OuterPass>;
 
 RankPasses RandomRank(int64_t layers, Random* random) {
   const auto stages =
@@ -56,12 +57,38 @@ RankPasses RandomRank(int64_t layers, Random* random) {
 std::vector<double> MadeAt(const RankPasses& rank) {
   std::vector<double> made;
   for (size_t stage = rank.size(); stage-- > 0;) {
-    const LastPass& pass = rank[stage];
+    const OuterPass& pass = rank[stage];
     for (int64_t layer = 1; layer <= pass.layers; ++layer)
       made.push_back(pass.start +
                      (pass.end - pass.start) * static_cast<double>(layer) / static_cast<double>(pass.layers));
   }
   return made;
+}
+
+// When the parameters of a rank's layers are used, from the lowest one up.
+std::vector<double> UsedAt(const RankPasses& rank) {
+  std::vector<double> used;
+  for (const OuterPass& pass : rank) {
+    for (int64_t layer = 0; layer < pass.layers; ++layer)
+      used.push_back(pass.start +
+                     (pass.end - pass.start) * static_cast<double>(layer) / static_cast<double>(pass.layers));
+  }
+  return used;
+}
+
+// The least of all stages of all ranks. `apart`: of a pass.
+template <typename Apart>
+double LeastLead(const std::vector<RankPasses>& ranks, int64_t layers, const ReshardTime& time, Apart apart) {
+  double lead = std::numeric_limits<double>::infinity();
+  for (const RankPasses& rank : ranks) {
+    int64_t below = 0;
+    for (const OuterPass& pass : rank) {
+      const StageOfRank of_rank = {.layers_of_rank = layers, .layers = pass.layers, .below = below};
+      lead = std::min(lead, apart(pass) + time.LeadNs(static_cast<int64_t>(pass.end - pass.start), of_rank));
+      below += pass.layers;
+    }
+  }
+  return lead;
 }
 
 // Rounds of a layer of each rank, one after the other.
@@ -76,34 +103,51 @@ TEST(ReshardTimeTest, IsThatOfRoundsThatBeginWhenAllRanksHaveMadeTheirs) {
     for (int64_t round = 0; round < layers; ++round) {
       for (const RankPasses& rank : ranks) {
         now = std::max(now, MadeAt(rank)[static_cast<size_t>(round)]);
-        for (const LastPass& pass : rank) end = std::max(end, pass.end);
+        for (const OuterPass& pass : rank) end = std::max(end, pass.end);
       }
       now += static_cast<double>(time.whole_ns) / static_cast<double>(layers);
     }
-    double lead = std::numeric_limits<double>::infinity();
+    const double lead = LeastLead(ranks, layers, time, [&](const OuterPass& pass) { return end - pass.end; });
+    // Never before the passes have ended: somebody's last layer is made then.
+    EXPECT_NEAR(static_cast<double>(time.LeftNs(lead)), now - end, 1.01) << "seed " << seed;
+    EXPECT_GE(time.LeftNs(lead), time.LeastLeftNs()) << "seed " << seed;
+  }
+}
+
+TEST(ReshardTimeTest, OfParametersIsThatOfRoundsForWhichNoLayerWaits) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    Random random(seed);
+    const int64_t layers = random.Range(1, 12);
+    const ReshardTime time = {.whole_ns = random.Range(1, 3000), .rounds = layers, .overlap = 1};
+    std::vector<RankPasses> ranks;
+    for (uint32_t rank = 0; rank < random.Range(1, 4); ++rank) ranks.push_back(RandomRank(layers, &random));
+    double begin = std::numeric_limits<double>::infinity();
+    for (const RankPasses& rank : ranks)
+      for (const OuterPass& pass : rank) begin = std::min(begin, pass.start);
+    double before = 0;
     for (const RankPasses& rank : ranks) {
-      int64_t below = 0;
-      for (const LastPass& pass : rank) {
-        const StageOfRank of_rank = {.layers_of_rank = layers, .layers = pass.layers, .below = below};
-        lead = std::min(lead,
-                        end - pass.end + time.LeadNs(static_cast<int64_t>(pass.end - pass.start), of_rank));
-        below += pass.layers;
+      const std::vector<double> used = UsedAt(rank);
+      for (int64_t round = 0; round < layers; ++round) {
+        const double there =
+            static_cast<double>(time.whole_ns) * static_cast<double>(round + 1) / static_cast<double>(layers);
+        before = std::max(before, there - (used[static_cast<size_t>(round)] - begin));
       }
     }
-    // Never before the passes have ended: somebody's last layer is made then.
-    EXPECT_NEAR(static_cast<double>(time.GradientsNs(lead)), now - end, 1.01) << "seed " << seed;
-    EXPECT_GE(time.GradientsNs(lead), time.LeastGradientsNs()) << "seed " << seed;
+    const double lead =
+        LeastLead(ranks, layers, time, [&](const OuterPass& pass) { return pass.start - begin; });
+    EXPECT_NEAR(static_cast<double>(time.LeftNs(lead)), before, 1.01) << "seed " << seed;
+    EXPECT_GE(time.LeftNs(lead), time.LeastLeftNs()) << "seed " << seed;
   }
 }
 
 TEST(ReshardTimeTest, IsAllOfItWhereNothingGoesOnBesideComputing) {
   const ReshardTime time = {.whole_ns = 1000, .rounds = 10, .overlap = 0};
-  EXPECT_EQ(time.GradientsNs(500), 1000);
+  EXPECT_EQ(time.LeftNs(500), 1000);
   const ReshardTime half = {.whole_ns = 1000, .rounds = 10, .overlap = 0.5};
-  EXPECT_EQ(half.GradientsNs(500), 750);
-  EXPECT_EQ(half.GradientsNs(-3), 1000);
+  EXPECT_EQ(half.LeftNs(500), 750);
+  EXPECT_EQ(half.LeftNs(-3), 1000);
   const ReshardTime one = {.whole_ns = 1000, .rounds = 1, .overlap = 1};
-  EXPECT_EQ(one.LeastGradientsNs(), 1000) << "a round waits for all";
+  EXPECT_EQ(one.LeastLeftNs(), 1000) << "a round waits for all";
 }
 
 // With layers of so many bytes; an exchange goes on beside all that ranks compute.
@@ -141,9 +185,10 @@ TEST(ReshardTimeTest, APlanLeavesTheLastRoundWhereAPassTakesLonger) {
   // Two replicas need 80,004,000 bytes each: 40,002,000 go, nine rounds of 4 MiB, of which there are eight.
   const v1::Batch batch = MakeBatch({{0, 3000}, {0, 3000}});
   const v1::Plan plan = SoundPlanOf(LargeJob(1, 2, 1e7), batch);
-  const int64_t whole = ReshardOf(plan, 0);
-  EXPECT_EQ(whole, 40'002 + 100);
-  EXPECT_EQ(ReshardOf(plan, 1), whole - whole * 7 / 8);
+  constexpr int64_t kWhole = 40'002 + 100;
+  EXPECT_EQ(ReshardOf(plan, 0), kWhole - kWhole * 7 / 8);
+  EXPECT_EQ(ReshardOf(plan, 1), kWhole - kWhole * 7 / 8);
+  EXPECT_EQ(plan.predicted().ranks(0).bubble().fill_ns(), ReshardOf(plan, 0));
   EXPECT_EQ(plan.predicted().makespan_ns() - plan.predicted().last_backward_ns() - ReshardOf(plan, 1),
             plan.programs(0).instructions().rbegin()->expected_duration_ns());
 }
@@ -152,17 +197,25 @@ TEST(ReshardTimeTest, APlanLeavesWhatIsLongerThanItsLastPasses) {
   v1::JobSpec job = LargeJob(1, 2, 1e7);
   job.mutable_profile()->mutable_cluster()->set_intra_node_bytes_per_second(1e10);
   const v1::Plan plan = SoundPlanOf(job, MakeBatch({{0, 3000}, {0, 3000}}));
-  const v1::Instruction* last = nullptr;
-  for (const v1::Instruction& instruction : plan.programs(0).instructions())
+  const v1::Instruction *first = nullptr, *last = nullptr;
+  for (const v1::Instruction& instruction : plan.programs(0).instructions()) {
+    if (instruction.op() == v1::OP_FORWARD) first = &instruction;
     if (instruction.op() == v1::OP_BACKWARD) last = &instruction;
+  }
+  ASSERT_NE(first, nullptr);
   ASSERT_NE(last, nullptr);
-  ASSERT_LT(last->expected_duration_ns(), ReshardOf(plan, 0));
-  EXPECT_EQ(ReshardOf(plan, 1), ReshardOf(plan, 0) - last->expected_duration_ns() * 7 / 8);
+  constexpr int64_t kWhole = 4'000'200 + 100;
+  ASSERT_LT(last->expected_duration_ns(), kWhole);
+  EXPECT_EQ(ReshardOf(plan, 0), kWhole - first->expected_duration_ns() * 7 / 8);
+  EXPECT_EQ(ReshardOf(plan, 1), kWhole - last->expected_duration_ns() * 7 / 8);
 }
 
 TEST(ReshardTimeTest, ARankWithoutAPassHoldsUpNoRound) {
   const v1::Plan plan = SoundPlanOf(LargeJob(1, 3, 1e7), MakeBatch({{0, 3000}, {0, 3000}}));
-  EXPECT_LT(ReshardOf(plan, 1), ReshardOf(plan, 0) / 4);
+  // 53,336,000 bytes go in two messages.
+  constexpr int64_t kWhole = 53'336 + 200;
+  EXPECT_LT(ReshardOf(plan, 0), kWhole / 4);
+  EXPECT_LT(ReshardOf(plan, 1), kWhole / 4);
 }
 
 TEST(ReshardTimeTest, MeshesSideBySideHaveWhatAllOfThemHide) {
@@ -178,7 +231,9 @@ TEST(ReshardTimeTest, MeshesSideBySideHaveWhatAllOfThemHide) {
   const v1::Plan plan = SoundPlanOf(job, MakeBatch({{0, 3000}, {0, 3000}, {0, 2500}, {0, 2000}}));
   ASSERT_EQ(plan.meshes_size(), 2);
   // The fewest layers of a rank are four, of the pipeline.
-  const int64_t whole = ReshardOf(plan, 0);
+  const auto planner = StrategyPlanner::Create(job, Planner::Explain::kCauseAlone);
+  const int64_t whole = (*planner)->planner(0).planner(0).costs().ReshardNs();
+  EXPECT_EQ(ReshardOf(plan, 0), whole - whole * 3 / 4);
   EXPECT_EQ(ReshardOf(plan, 1), whole - whole * 3 / 4);
 }
 

@@ -340,7 +340,7 @@ TEST(ContextRanks, SayThatAnExchangeFailedAtTheEndOfThePass) {
     const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, group);
     const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
     const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
-    auto forward = stage->Forward(shape, tokens, activation, {}, 1);
+    auto forward = stage->Forward(shape, tokens, activation, {}, 1, {});
     if (calls == 0) {
       EXPECT_EQ(forward.status().code(), absl::StatusCode::kUnavailable);
       continue;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/unit/worker/late_parameters.h"
 #include "tests/unit/worker/ready_gradients.h"
 #include "tests/unit/worker/tensor_slices.h"
 #include "worker/comm/shard.h"
@@ -84,8 +85,10 @@ void RankPipeline::Run(const MicroBatch& shape, const Tokens& ids, const TestPip
     const auto layers = static_cast<int32_t>(layers_[i]);
     LayerRecompute recompute = {.full = std::min(options.recompute.full, layers)};
     recompute.selective = std::min(options.recompute.selective, layers - recompute.full);
-    auto forward = stages_[i]->Forward(shape, *tokens, activation, recompute, loss_tokens);
+    LateParameters late(*stages_[i]);
+    auto forward = stages_[i]->Forward(shape, *tokens, activation, recompute, loss_tokens, late.Listener());
     ASSERT_TRUE(forward.ok()) << forward.status();
+    late.Check(layers_[i]);
     activation = std::exchange(forward->output, at::Tensor());
     if (i + 1 < stages_.size()) boundary_ = activation;
     forwards.push_back(*std::move(forward));

@@ -214,7 +214,7 @@ std::string WrittenOf(const std::vector<uint32_t>& part_rows, const LayerRecompu
     const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, writes);
     const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
     const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
-    auto forward = stage->Forward(shape, tokens, activation, recompute, 1);
+    auto forward = stage->Forward(shape, tokens, activation, recompute, 1, {});
     ASSERT_TRUE(forward.ok()) << forward.status();
     writes.written += '|';
     ASSERT_TRUE(stage->Backward(*std::move(forward), activation, {}, {}).ok());
@@ -276,7 +276,7 @@ TEST(MicroBatchParts, RefuseProductsThatAPlanPutsBesideTheirExchanges) {
     const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, group);
     const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
     const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
-    const auto forward = stage->Forward(shape, tokens, activation, {}, 1);
+    const auto forward = stage->Forward(shape, tokens, activation, {}, 1, {});
     ASSERT_TRUE(forward.ok()) << forward.status();
     const absl::Status refused =
         stage->BackwardInput(*forward, activation, {.products_on_return = 1}).status();
@@ -332,7 +332,7 @@ TEST(MicroBatchParts, SayThatAPeerIsGoneAndLeaveNothingUnderWay) {
     const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, group);
     const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
     const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
-    auto forward = stage->Forward(shape, tokens, activation, {}, 1);
+    auto forward = stage->Forward(shape, tokens, activation, {}, 1, {});
     EXPECT_EQ(group.under_way, 0);
     if (!forward.ok()) {
       EXPECT_EQ(forward.status().code(), absl::StatusCode::kUnavailable);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "tests/unit/worker/late_parameters.h"
 #include "tests/unit/worker/plain_model.h"
 #include "tests/unit/worker/ready_gradients.h"
 #include "worker/torch/data_type.h"
@@ -256,8 +257,10 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids
     const auto layers = static_cast<int32_t>(layers_[i]);
     LayerRecompute recompute = {.full = std::min(options.recompute.full, layers)};
     recompute.selective = std::min(options.recompute.selective, layers - recompute.full);
-    auto forward = stages_[i]->Forward(shape, *tokens, activation, recompute, loss_tokens);
+    LateParameters late(*stages_[i]);
+    auto forward = stages_[i]->Forward(shape, *tokens, activation, recompute, loss_tokens, late.Listener());
     ASSERT_TRUE(forward.ok()) << forward.status();
+    late.Check(layers_[i]);
     activation = std::exchange(forward->output, at::Tensor());
     forwards.push_back(*std::move(forward));
   }
@@ -301,10 +304,13 @@ double TestPipeline::RunForwardAlone(const std::vector<TestSample>& samples, Lay
   for (uint32_t i = 0; i < stages_.size(); ++i) {
     const TokenNeeds needs = TokenNeedsOf(config_, StageRangeOf(layers_, i));
     const auto tokens = MakeTokenBatch(shape, ids, config_, needs, at::kCPU);
-    auto forward = tokens.ok() ? stages_[i]->ForwardAlone(shape, *tokens, activation, loss_tokens)
-                               : absl::StatusOr<StageForward>(tokens.status());
+    LateParameters late(*stages_[i]);
+    auto forward = tokens.ok()
+                       ? stages_[i]->ForwardAlone(shape, *tokens, activation, loss_tokens, late.Listener())
+                       : absl::StatusOr<StageForward>(tokens.status());
     EXPECT_TRUE(forward.ok()) << forward.status();
     if (!forward.ok()) return 0;
+    late.Check(layers_[i]);
     EXPECT_EQ(forward->state, nullptr);
     activation = std::move(forward->output);
   }

@@ -64,7 +64,7 @@ class OneRank {
       const auto layers = static_cast<int32_t>(options_.layers[i]);
       LayerRecompute recompute = {.full = std::min(options_.recompute.full, layers)};
       recompute.selective = std::min(options_.recompute.selective, layers - recompute.full);
-      auto forward = stages_[i]->Forward(shape, tokens, activation, recompute, kTokensOfLoss);
+      auto forward = stages_[i]->Forward(shape, tokens, activation, recompute, kTokensOfLoss, {});
       if (!forward.ok()) {
         ADD_FAILURE() << forward.status();
         return {};
@@ -352,7 +352,7 @@ Exchanged CountExchanges(const ModelConfig& config, int64_t layer, const MicroBa
     const auto stage = *MakeTransformerStage(config, {layer, 1, false, false}, kDividedSeed, at::kCPU, group);
     const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU, place);
     auto forward = stage->Forward(
-        shape, tokens, at::ones(BoundaryShape(shape, config, layer, place), at::kDouble), recompute, 1);
+        shape, tokens, at::ones(BoundaryShape(shape, config, layer, place), at::kDouble), recompute, 1, {});
     ASSERT_TRUE(forward.ok()) << forward.status();
     const ThreadStageGroup::Counts counted = group.counts();
     group.ResetCounts();
@@ -454,7 +454,7 @@ TEST(TensorRanksOfAModel, FailTogetherWhereOneDoesNotCome) {
         const auto stage = *MakeTransformerStage(config, {1, 1, false, false}, kDividedSeed, at::kCPU, group);
         const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU, group.place());
         const auto forward = stage->Forward(
-            shape, tokens, at::ones(BoundaryShape(shape, config, 1, group.place()), at::kDouble), {}, 1);
+            shape, tokens, at::ones(BoundaryShape(shape, config, 1, group.place()), at::kDouble), {}, 1, {});
         EXPECT_EQ(forward.status().code(), absl::StatusCode::kUnavailable) << forward.status();
       },
       std::chrono::seconds(0));

@@ -207,7 +207,7 @@ TEST_P(EveryModel, KeepsNothingButWhatIsPutAside) {
   for (const LayerRecompute recompute :
        {LayerRecompute{.full = 2}, LayerRecompute{.selective = 2}, LayerRecompute{}}) {
     const int64_t before = TensorBytes(at::kCPU);
-    auto forward = *stage->Forward(shape, tokens, input, recompute, 1);
+    auto forward = *stage->Forward(shape, tokens, input, recompute, 1, {});
     const int64_t stored = TensorBytes(at::kCPU) - before - bytes_of(forward.output);
     if (recompute.full > 0) full_bytes = stored;
     EXPECT_GE(stored, full_bytes) << "full recompute keeps the least";
@@ -337,7 +337,8 @@ TEST(TransformerStage, RejectsAModelThatCannotBe) {
 TEST(TransformerStage, RejectsASampleLongerThanItsPositions) {
   const ModelConfig config = SmallConfig(DataType::kFloat32);
   auto stage = MakeTransformerStage(config, {0, 4, true, true}, kSeed, at::kCPU);
-  const auto forward = (*stage)->Forward(MakeMicroBatch(config, {{20, 13}}, Layout::kPacked), {}, {}, {}, 1);
+  const auto forward =
+      (*stage)->Forward(MakeMicroBatch(config, {{20, 13}}, Layout::kPacked), {}, {}, {}, 1, {});
   EXPECT_EQ(forward.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(forward.status().message()),
               HasSubstr("length 33, but model.max_sequence_length is 32"));
@@ -347,7 +348,7 @@ TEST(TransformerStage, RejectsAMicroBatchWithoutItsTokens) {
   const ModelConfig config = SmallT5Config(DataType::kFloat32);
   auto stage = MakeTransformerStage(config, {2, 1, false, false}, kSeed, at::kCPU);
   const MicroBatch shape = MakeMicroBatch(config, {{2, 3}}, Layout::kPadded);
-  const auto forward = (*stage)->Forward(shape, {}, at::zeros({1, 2, 24}), {}, 1);
+  const auto forward = (*stage)->Forward(shape, {}, at::zeros({1, 2, 24}), {}, 1, {});
   EXPECT_THAT(std::string(forward.status().message()), HasSubstr("tokens of the micro-batch are not loaded"));
 }
 
@@ -361,10 +362,10 @@ TEST(TransformerStage, RejectsAnInputAndAGradientOfAWrongShape) {
   auto stage = MakeTransformerStage(config, {1, 2, false, false}, kSeed, at::kCPU);
   const MicroBatch shape = MakeMicroBatch(config, {{2, 3}}, Layout::kPadded);
   const TokenBatch tokens = WithoutTokens(config, shape);
-  const auto wrong = (*stage)->Forward(shape, tokens, at::zeros({1, 4, 24}), {}, 1);
+  const auto wrong = (*stage)->Forward(shape, tokens, at::zeros({1, 4, 24}), {}, 1, {});
   EXPECT_THAT(std::string(wrong.status().message()),
               HasSubstr("expected shape [1, 5, 24], found [1, 4, 24]"));
-  auto forward = (*stage)->Forward(shape, tokens, at::zeros({1, 5, 24}), {}, 1);
+  auto forward = (*stage)->Forward(shape, tokens, at::zeros({1, 5, 24}), {}, 1, {});
   const auto gradient = (*stage)->Backward(*forward, {}, {}, {});
   EXPECT_THAT(std::string(gradient.status().message()), HasSubstr("expected shape [1, 5, 24], found [none]"));
 }
@@ -374,7 +375,7 @@ TEST(TransformerStage, RunsBackwardOnceOnly) {
   auto stage = MakeTransformerStage(config, {1, 2, false, false}, kSeed, at::kCPU);
   const MicroBatch shape = MakeMicroBatch(config, {{2, 3}}, Layout::kPadded);
   auto forward =
-      (*stage)->Forward(shape, WithoutTokens(config, shape), at::zeros({1, 5, 24}), {.full = 1}, 1);
+      (*stage)->Forward(shape, WithoutTokens(config, shape), at::zeros({1, 5, 24}), {.full = 1}, 1, {});
   ASSERT_TRUE((*stage)->Backward(*forward, at::ones({1, 5, 24}), {}, {}).ok());
   const auto again = (*stage)->Backward(*forward, at::ones({1, 5, 24}), {}, {});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kInvalidArgument);

@@ -27,7 +27,7 @@ class SimulatedStage : public Stage {
   }
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch&, const at::Tensor& input,
-                                       const LayerRecompute&, double) override {
+                                       const LayerRecompute&, double, const ParametersNeeded&) override {
     return CallTorch("forward", [&] {
       auto state = std::make_shared<SimulatedState>();
       state->input = input;
@@ -37,7 +37,7 @@ class SimulatedStage : public Stage {
   }
 
   absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch&, const at::Tensor&,
-                                            double) override {
+                                            double, const ParametersNeeded&) override {
     return CallTorch("forward", [&] {
       StageForward forward = {.output = Output(shape), .state = nullptr};
       return forward;

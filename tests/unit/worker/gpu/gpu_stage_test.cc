@@ -37,7 +37,7 @@ Result RunOnGpu(const ModelConfig& config, Layout layout, const LayerRecompute& 
   if (!staged.ok()) return {};
   const auto tokens = ToDevice(*staged, gpu);
   EXPECT_TRUE(tokens.ok()) << tokens.status();
-  auto forward = (*stage)->Forward(shape, *tokens, {}, recompute, CountLossTokens(config, samples));
+  auto forward = (*stage)->Forward(shape, *tokens, {}, recompute, CountLossTokens(config, samples), {});
   EXPECT_TRUE(forward.ok()) << forward.status();
   if (!forward.ok()) return {};
   Result result;

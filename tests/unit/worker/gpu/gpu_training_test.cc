@@ -48,7 +48,7 @@ std::vector<double> Losses(const ModelConfig& config, Layout layout, at::Device 
   std::vector<double> losses;
   for (uint64_t step = 0; step < kSteps; ++step) {
     (*stage)->ZeroGradients();
-    auto forward = (*stage)->Forward(shape, *tokens, {}, {}, CountLossTokens(config, LearnedSamples()));
+    auto forward = (*stage)->Forward(shape, *tokens, {}, {}, CountLossTokens(config, LearnedSamples()), {});
     EXPECT_TRUE(forward.ok()) << forward.status();
     if (!forward.ok()) return losses;
     losses.push_back(forward->output.item<double>());

@@ -86,7 +86,7 @@ Kept Keep(const ModelConfig& config, int64_t layer, const MicroBatch& shape, con
   Kept kept;
   const TokenBatch staged = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU);
   auto forward = *stage->Forward(shape, *ToDevice(staged, at::kCPU),
-                                 at::ones(BoundaryShape(shape, config, layer)), recompute, 1);
+                                 at::ones(BoundaryShape(shape, config, layer)), recompute, 1, {});
   forward.output.reset();
   kept.forward = since(TensorBytes(at::kCPU));
   ResetPeakTensorBytes(at::kCPU);
@@ -321,7 +321,7 @@ double PeakOfExpertRank(const MicroBatch& shape, const LayerRecompute& recompute
   const TokenBatch staged = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU, rank.place());
   const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, rank.place()));
   ResetPeakTensorBytes(at::kCPU);
-  auto forward = *stage->Forward(shape, *ToDevice(staged, at::kCPU), activation, recompute, 1);
+  auto forward = *stage->Forward(shape, *ToDevice(staged, at::kCPU), activation, recompute, 1, {});
   forward.output.reset();
   if (split) {
     EXPECT_TRUE(stage->BackwardInput(std::move(forward), activation, {}).ok());

@@ -31,11 +31,11 @@ class BucketStage : public Stage {
   }
 
   absl::StatusOr<StageForward> Forward(const MicroBatch&, const TokenBatch&, const at::Tensor&,
-                                       const LayerRecompute&, double) override {
+                                       const LayerRecompute&, double, const ParametersNeeded&) override {
     return StageForward();
   }
-  absl::StatusOr<StageForward> ForwardAlone(const MicroBatch&, const TokenBatch&, const at::Tensor&,
-                                            double) override {
+  absl::StatusOr<StageForward> ForwardAlone(const MicroBatch&, const TokenBatch&, const at::Tensor&, double,
+                                            const ParametersNeeded&) override {
     return StageForward();
   }
   absl::StatusOr<at::Tensor> Backward(StageForward, const at::Tensor&, const ProductsBeside&,

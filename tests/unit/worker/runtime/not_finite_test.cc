@@ -44,14 +44,15 @@ class SpoilingStage : public Stage {
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                        const at::Tensor& input, const LayerRecompute& recompute,
-                                       double loss_tokens) override {
-    auto forward = stage_->Forward(shape, tokens, input, recompute, loss_tokens);
+                                       double loss_tokens, const ParametersNeeded& needed) override {
+    auto forward = stage_->Forward(shape, tokens, input, recompute, loss_tokens, needed);
     if (forward.ok() && forwards_++ % micro_batches == spoilt_output) forward->output.fill_(kNan);
     return forward;
   }
   absl::StatusOr<StageForward> ForwardAlone(const MicroBatch& shape, const TokenBatch& tokens,
-                                            const at::Tensor& input, double loss_tokens) override {
-    return stage_->ForwardAlone(shape, tokens, input, loss_tokens);
+                                            const at::Tensor& input, double loss_tokens,
+                                            const ParametersNeeded& needed) override {
+    return stage_->ForwardAlone(shape, tokens, input, loss_tokens, needed);
   }
   absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
                                       const ProductsBeside& beside, const GradientsReady& ready) override {
