@@ -102,7 +102,9 @@ TEST_F(RemotePlanning, StatusSaysHowFarLengthsHaveDrifted) {
   v1::SubmitBatchesRequest submission;
   submission.set_job_id("mix");
   *submission.add_batches() = core::MakeBatch({{0, 20}, {0, 25}, {0, 30}});
-  ASSERT_TRUE(client.SubmitBatches(submission).ok());
+  submission.mutable_batches(0)->set_iteration(0);
+  const auto submitted = client.SubmitBatches(submission);
+  ASSERT_TRUE(submitted.ok()) << submitted.status();
   EXPECT_THAT(status(), testing::AllOf(testing::HasSubstr("lengths of job mix: 100% of the tokens"),
                                        testing::HasSubstr("penstock advise --job mix")));
   const Json json = Json::parse(penstock_.Run({"status", "--planner", address_, "--json"}).output);
