@@ -56,24 +56,24 @@ std::string GpuName(const MeasureOptions& options) {
 constexpr absl::string_view kMeasurement = "6";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
-std::string PartName(int value, absl::string_view name, absl::string_view prefix) {
+std::string PartOfFileName(int value, absl::string_view name, absl::string_view prefix) {
   if (value == 0) return "";
   return absl::StrCat("-", Slug(absl::StripPrefix(name, prefix)));
 }
 
 std::string FeedForwardName(v1::FeedForward feed_forward) {
-  return PartName(feed_forward, v1::FeedForward_Name(feed_forward), "FEED_FORWARD_");
+  return PartOfFileName(feed_forward, v1::FeedForward_Name(feed_forward), "FEED_FORWARD_");
 }
 
 std::string BiasesName(absl::string_view part, v1::Biases biases) {
-  const std::string name = PartName(biases, v1::Biases_Name(biases), "BIASES_");
+  const std::string name = PartOfFileName(biases, v1::Biases_Name(biases), "BIASES_");
   return name.empty() ? "" : absl::StrCat("-", part, "-biases", name);
 }
 
 // Norms, positions and biases, by which passes and bytes differ.
 std::string PartNames(const v1::ModelSpec& model) {
-  return absl::StrCat(PartName(model.norm(), v1::Norm_Name(model.norm()), "NORM_"),
-                      PartName(model.position(), v1::Position_Name(model.position()), "POSITION_"),
+  return absl::StrCat(PartOfFileName(model.norm(), v1::Norm_Name(model.norm()), "NORM_"),
+                      PartOfFileName(model.position(), v1::Position_Name(model.position()), "POSITION_"),
                       BiasesName("attention", model.attention_biases()),
                       BiasesName("ffn", model.feed_forward_biases()));
 }
@@ -84,8 +84,8 @@ std::string AdapterNames(const v1::ModelSpec& model) {
   const std::set<int> targets(model.adapters().targets().begin(), model.adapters().targets().end());
   std::string name = absl::StrCat("-lora", model.adapters().rank());
   for (const int target : targets)
-    absl::StrAppend(
-        &name, PartName(target, v1::LinearLayer_Name(static_cast<v1::LinearLayer>(target)), "LINEAR_LAYER_"));
+    absl::StrAppend(&name, PartOfFileName(target, v1::LinearLayer_Name(static_cast<v1::LinearLayer>(target)),
+                                          "LINEAR_LAYER_"));
   return name;
 }
 
@@ -95,14 +95,15 @@ std::string Optional(absl::string_view name, uint32_t value) {
 
 // What newer families differ in, by which passes and bytes differ too.
 std::string FamilyPartNames(const v1::ModelSpec& model) {
-  return absl::StrCat(
-      model.joint_head_norms() ? "-joint-head-norms" : "",
-      PartName(model.norm_placement(), v1::NormPlacement_Name(model.norm_placement()), "NORM_PLACEMENT_"),
-      Optional("window", model.attention_window()), Optional("windowless", model.windowless_interval()),
-      // Passes go by how many there are, and not by which.
-      Optional("windowless-layers", static_cast<uint32_t>(model.windowless_layers_size())),
-      model.score_cap() > 0 ? "-score-cap" : "", model.logit_cap() > 0 ? "-logit-cap" : "",
-      model.query_key_value_clip() > 0 ? "-clip" : "");
+  return absl::StrCat(model.joint_head_norms() ? "-joint-head-norms" : "",
+                      PartOfFileName(model.norm_placement(), v1::NormPlacement_Name(model.norm_placement()),
+                                     "NORM_PLACEMENT_"),
+                      Optional("window", model.attention_window()),
+                      Optional("windowless", model.windowless_interval()),
+                      // Passes go by how many there are, and not by which.
+                      Optional("windowless-layers", static_cast<uint32_t>(model.windowless_layers_size())),
+                      model.score_cap() > 0 ? "-score-cap" : "", model.logit_cap() > 0 ? "-logit-cap" : "",
+                      model.query_key_value_clip() > 0 ? "-clip" : "");
 }
 
 // Measures to a file beside the cached one, which it becomes unless something disturbed it.
