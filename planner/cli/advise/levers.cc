@@ -10,7 +10,7 @@
 #include "planner/cli/advise/present_way.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/planning_flags.h"
-#include "planner/core/planner.h"
+#include "planner/core/strategies/strategy_planner.h"
 
 namespace penstock::cli {
 namespace {
@@ -141,8 +141,8 @@ std::vector<Lever> LeversOf(const v1::JobSpec& given, uint32_t global_batch) {
 }
 
 absl::StatusOr<int64_t> PlannedNs(const v1::JobSpec& job, const std::vector<v1::Batch>& batches) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
-                            core::Planner::Create(job, core::Planner::Explain::kCauseAlone));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
+                            core::StrategyPlanner::Create(job, core::Planner::Explain::kCauseAlone));
   int64_t planned = 0;
   for (const v1::Batch& batch : batches) {
     PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, PlanAndCheck(*planner, batch));

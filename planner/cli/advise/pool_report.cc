@@ -73,6 +73,10 @@ nlohmann::ordered_json MeshesJson(const PooledStrategy& pooled) {
 
 }  // namespace
 
+std::string PoolFlag(const StrategyPool& pool) {
+  return absl::StrCat("--strategies '", StrategyNames(StrategiesOf(pool)), "'");
+}
+
 std::string PoolText(const StrategyPool& pool) {
   TextTable table(
       {"strategy", "fastest for", "longest sample", "tokens a batch", "mean ms", "ms on the first alone"});
@@ -84,7 +88,7 @@ std::string PoolText(const StrategyPool& pool) {
   }
   return absl::StrCat(table.ToString(), MeshesText(pool), "Mean iteration: ", Fixed(Ms(pool.pool_ns), 1),
                       " ms on whichever is fastest, ", Fixed(Ms(pool.alone_ns), 1),
-                      " ms on the first alone.\n  --strategies '", StrategyNames(StrategiesOf(pool)), "'\n");
+                      " ms on the first alone.\n  ", PoolFlag(pool), "\n");
 }
 
 nlohmann::ordered_json PoolJson(const StrategyPool& pool) {
@@ -101,7 +105,7 @@ nlohmann::ordered_json PoolJson(const StrategyPool& pool) {
   return {{"strategies", strategies},
           {"mean_ms", Ms(pool.pool_ns)},
           {"first_alone_ms", Ms(pool.alone_ns)},
-          {"flag", absl::StrCat("--strategies '", StrategyNames(StrategiesOf(pool)), "'")}};
+          {"flag", PoolFlag(pool)}};
 }
 
 }  // namespace penstock::cli

@@ -1,31 +1,24 @@
 #include "planner/cli/advise/run_pool.h"
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/advise/levers.h"
 #include "planner/cli/advise/present_way.h"
 #include "planner/cli/advise/side_by_side.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/strategy_list.h"
 #include "planner/cli/units.h"
-#include "planner/core/strategies/strategy_planner.h"
 
 namespace penstock::cli {
 namespace {
 
 absl::StatusOr<double> MeanPlanned(const v1::JobSpec& job, const std::vector<v1::Batch>& batches) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
-                            core::StrategyPlanner::Create(job, core::Planner::Explain::kCauseAlone));
-  int64_t sum_ns = 0;
-  for (const v1::Batch& batch : batches) {
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, planner->MakePlan(batch));
-    sum_ns += plan.predicted().makespan_ns();
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(const int64_t sum_ns, PlannedNs(job, batches));
   return Milliseconds(sum_ns) / static_cast<double>(batches.size());
 }
 

@@ -24,10 +24,6 @@ bool IsWorthIt(const RunPoolAdvice& advice) {
   return SavedShare(advice.pool_ms, advice.present_ms) >= kWorthSwitching;
 }
 
-std::string FlagOf(const RunPoolAdvice& advice) {
-  return absl::StrCat("--strategies '", StrategyNames(StrategiesOf(advice.pool)), "'");
-}
-
 std::string SwitchText(const RunPoolAdvice& advice, const std::string& resume) {
   if (!IsWorthIt(advice)) {
     return "What the run has is as fast on these batches, to within 1 %: its lengths have not drifted from "
@@ -35,7 +31,7 @@ std::string SwitchText(const RunPoolAdvice& advice, const std::string& resume) {
   }
   return absl::StrCat(
       "To switch: ", resume.empty() ? "end the run, and start it again with its command and" : resume, " ",
-      FlagOf(advice), "\nIt goes on from the newest checkpoint.\n");
+      PoolFlag(advice.pool), "\nIt goes on from the newest checkpoint.\n");
 }
 
 }  // namespace
@@ -64,7 +60,7 @@ nlohmann::ordered_json RunPoolJson(const MeasuredRun& run, const RunPoolAdvice& 
                                  {"costs_fitted", run.fitted},
                                  {"batches", run.batches.size()},
                                  {"pool", PoolJson(advice.pool)}};
-  if (!resume.empty()) json["command"] = absl::StrCat(resume, " ", FlagOf(advice));
+  if (!resume.empty()) json["command"] = absl::StrCat(resume, " ", PoolFlag(advice.pool));
   return json;
 }
 
