@@ -41,6 +41,9 @@ class Interference {
     worst_ = std::max(worst_, other.worst_);
   }
 
+  // Of the shape that was kept longest from its core; 1: none was.
+  double worst() const { return worst_; }
+
   // For people; empty where at most a quarter of the shapes were disturbed.
   std::string Describe() const {
     if (4 * disturbed_ <= shapes_) return "";

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/model/stage_checks.h"
 #include "worker/optimizer/adamw.h"
@@ -25,6 +27,8 @@ namespace penstock::worker {
 namespace {
 
 constexpr int64_t kMostTokens = 16384;
+// Of KeptTimes: the unit of the clock.
+constexpr const char* kPulse = "pulse";
 // Shares of the time: the layer is most of every model.
 constexpr double kLayerShare = 0.55;
 constexpr double kHeadShare = 0.3;
@@ -98,8 +102,9 @@ class Measurement {
         budget_ns_(settings.seconds * 1e9),
         degrees_(settings.tensor_degrees),
         expert_ranks_(settings.expert_ranks),
-        time_(device, {.threads = settings.threads, .shared_cores = settings.shared_cores},
-              std::move(clock)) {
+        kept_(settings.kept != nullptr ? *settings.kept : keeps_nothing_),
+        time_(device, {.threads = settings.threads, .shared_cores = settings.shared_cores}, std::move(clock),
+              KeptPulse()) {
     // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
     if (!IsT5()) return;
     config_.encoder_layers = 2;
@@ -111,8 +116,13 @@ class Measurement {
 
   bool IsT5() const { return config_.architecture == Architecture::kT5; }
 
+  // Before all parts.
+  absl::Status Begin() {
+    return KeptPulse() > 0 ? absl::OkStatus() : kept_.Keep(kPulse, {.values = {time_.first_pulse()}});
+  }
+
   absl::StatusOr<MeasuredLayer> Encoder() {
-    const Part part = {{0, 1, false, false}, SourceFigures, kLayerShare / 2};
+    const Part part = {"encoder", {0, 1, false, false}, SourceFigures, kLayerShare / 2};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
     PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
     MeasuredLayer layer = ToLayer(passes);
@@ -126,11 +136,12 @@ class Measurement {
     const int64_t number = IsT5() ? config_.layers - 1 : 0;
     const WindowedLayers windows = WindowedLayersOf(config_);
     const double share = IsT5() || windows.differ() ? kLayerShare / 2 : kLayerShare;
-    const Part part = {{number, 1, false, false}, FiguresOfLayer(windows.first()), share};
+    const Part part = {"layer", {number, 1, false, false}, FiguresOfLayer(windows.first()), share};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
     PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
     if (windows.differ()) {
-      const Part other = {{windows.without_window, 1, false, false}, AllFigures, share};
+      const Part other = {
+          "layer without window", {windows.without_window, 1, false, false}, AllFigures, share};
       PENSTOCK_ASSIGN_OR_RETURN(StageRun without, Create(other.range));
       PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses whole, Shapes(without, other, /*layer=*/true));
       passes = MeanOfLayers(passes, whole, windows);
@@ -145,7 +156,7 @@ class Measurement {
   }
 
   absl::StatusOr<MeasuredLayer> Head() {
-    const Part part = {{config_.layers, 0, false, true}, LossFigures, kHeadShare};
+    const Part part = {"head", {config_.layers, 0, false, true}, LossFigures, kHeadShare};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
     PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, Shapes(run, part, /*layer=*/false));
     MeasuredLayer head;
@@ -161,7 +172,7 @@ class Measurement {
   }
 
   absl::Status Embedding(MeasuredProfile& profile) {
-    const Part part = {{0, 0, true, false}, EmbeddedFigures, kEmbeddingShare};
+    const Part part = {"embedding", {0, 0, true, false}, EmbeddedFigures, kEmbeddingShare};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
     PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/false));
     // The profile has one time for both directions: their mean.
@@ -190,6 +201,7 @@ class Measurement {
 
   // A layer, head or embedding.
   struct Part {
+    std::string name;
     StageRange range;
     FiguresOfStage figures;
     // Of the time.
@@ -201,8 +213,9 @@ class Measurement {
   }
 
   absl::StatusOr<MeasuredPasses> Shapes(StageRun& run, const Part& part, bool layer) {
-    PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes,
-                              MeasureShapes(run, shapes_, part.figures, layer, part.share * budget_ns_));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        MeasuredPasses passes,
+        MeasureShapes(run, shapes_, part.figures, layer, part.share * budget_ns_, {&kept_, part.name}));
     interference_.Add(passes.interference);
     // Head and embedding of short samples are a few microseconds, of which repeats differ more.
     if (layer) spreads_.insert(spreads_.end(), passes.spreads.begin(), passes.spreads.end());
@@ -212,7 +225,7 @@ class Measurement {
   // At each degree, on shapes that `passes` are of.
   absl::StatusOr<std::vector<TensorTime>> TensorRanks(StageRun& whole, const Part& part,
                                                       const MeasuredPasses& passes,
-                                                      const MeasuredTime& form) const {
+                                                      const MeasuredTime& form) {
     const std::vector<MicroBatch> shapes = Spread(shapes_, passes.forward.size());
     std::vector<TensorTime> times;
     for (const int degree : degrees_) {
@@ -220,14 +233,15 @@ class Measurement {
       PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part.range, {.tensors = degree}));
       PENSTOCK_ASSIGN_OR_RETURN(times.emplace_back(),
                                 MeasureTensorRank(whole, rank, degree, shapes, part.figures, form,
-                                                  kTensorShare * part.share * budget_ns_));
+                                                  kTensorShare * part.share * budget_ns_,
+                                                  {&kept_, absl::StrCat(part.name, " tensor ", degree)}));
     }
     return times;
   }
 
   // Beside whole layers and at each degree, with as many tokens on every rank: behind those without experts.
   absl::Status AddExpertRanks(StageRun& whole, const Part& part, const MeasuredPasses& passes,
-                              MeasuredLayer& layer) const {
+                              MeasuredLayer& layer) {
     const std::vector<MicroBatch> shapes = Spread(shapes_, passes.forward.size());
     std::set<int> degrees(degrees_.begin(), degrees_.end());
     degrees.insert(1);
@@ -238,12 +252,19 @@ class Measurement {
       PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part.range, group));
       PENSTOCK_ASSIGN_OR_RETURN(TensorTime time,
                                 MeasureTensorRank(whole, rank, degree, shapes, part.figures, layer.forward,
-                                                  kTensorShare * part.share * budget_ns_));
+                                                  kTensorShare * part.share * budget_ns_,
+                                                  {&kept_, absl::StrCat(part.name, " experts ", degree)}));
       time.expert = expert_ranks_;
       const auto behind = std::ranges::upper_bound(layer.tensor, degree, {}, &TensorTime::degree);
       layer.tensor.insert(behind, time);
     }
     return absl::OkStatus();
+  }
+
+  // 0: none was kept.
+  double KeptPulse() const {
+    const KeptFigures* const pulse = kept_.Find(kPulse);
+    return pulse != nullptr && pulse->values.size() == 1 ? pulse->values.front() : 0;
   }
 
   ModelConfig config_;
@@ -253,6 +274,8 @@ class Measurement {
   const double budget_ns_;
   const std::vector<int> degrees_;
   const int expert_ranks_;
+  KeptTimes keeps_nothing_;
+  KeptTimes& kept_;
   MeasuringTime time_;
   Interference interference_;
   std::vector<double> spreads_;
@@ -270,6 +293,7 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
   at::set_num_threads(settings.threads);
   Measurement measurement(config, settings, device, std::move(clock));
   MeasuredProfile profile;
+  PENSTOCK_RETURN_IF_ERROR(measurement.Begin());
   if (measurement.IsT5()) {
     PENSTOCK_ASSIGN_OR_RETURN(profile.encoder, measurement.Encoder());
   }

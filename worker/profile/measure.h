@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/profile/kept_times.h"
 #include "worker/profile/measured_device.h"
 #include "worker/profile/measured_profile.h"
 #include "worker/program/program.h"
@@ -22,6 +23,9 @@ struct MeasureSettings {
   // So many ranks divide the experts: measured beside whole layers and each of these degrees that they can go
   // with; 1: none do.
   int expert_ranks = 1;
+  // What an interrupted measurement of the same has found, and where this one's is kept; null: neither.
+  // Outlives the call.
+  KeptTimes* kept = nullptr;
 };
 
 // On `device`: padded rectangles and packed micro-batches from a few to some thousand tokens are run forward

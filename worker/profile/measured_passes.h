@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/profile/core_share.h"
 #include "worker/profile/fit.h"
+#include "worker/profile/kept_times.h"
 #include "worker/profile/measured_profile.h"
 #include "worker/profile/stage_run.h"
 #include "worker/program/program.h"
@@ -39,20 +41,29 @@ using FiguresOfStage = std::function<TokenFigures(const StageRun& run, const Mic
 absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
                                                       Interference& interference);
 
+// What is found of a part of the model is kept under its name and the number of the shape, and what was kept
+// is not measured again.
+struct KeptPart {
+  // Outlives the call.
+  KeptTimes* times = nullptr;
+  std::string name;
+};
+
 // Of the shapes, small ones first, those for which there is time and memory, at least four. `layer`: measure
-// every kind of backward pass. Possible errors: those of the passes.
+// every kind of backward pass. Possible errors: those of the passes and of `kept`.
 absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<MicroBatch>& shapes,
-                                             const FiguresOfStage& figures, bool layer, double budget_ns);
+                                             const FiguresOfStage& figures, bool layer, double budget_ns,
+                                             const KeptPart& kept);
 
 // What `rank`, one of `degree` that divide the stage of `whole`, computes, of as many of the shapes as there
 // is time for, at least four. Both take turns on each shape, so that a busy machine slows both; the form is
 // fitted to `form`, that of the whole stage, times what the rank takes of it. Both passes count: planners
 // take the backward pass for the whole stage's / (degree * efficiency), or for the forward pass times the
-// whole stage's ratio. Possible errors: those of the passes.
+// whole stage's ratio. Possible errors: those of the passes and of `kept`.
 absl::StatusOr<TensorTime> MeasureTensorRank(StageRun& whole, StageRun& rank, int degree,
                                              const std::vector<MicroBatch>& shapes,
                                              const FiguresOfStage& figures, const MeasuredTime& form,
-                                             double budget_ns);
+                                             double budget_ns, const KeptPart& kept);
 
 // The first `count` of `shapes` in such an order that small and large ones are among the first few of them.
 std::vector<MicroBatch> Spread(const std::vector<MicroBatch>& shapes, size_t count);

@@ -12,13 +12,13 @@ bool IsOneThreadOnCpu(const MeasuredDevice& device, const MeasuringThreads& thre
 }  // namespace
 
 MeasuringTime::MeasuringTime(const MeasuredDevice& device, const MeasuringThreads& threads,
-                             NanosecondClock clock)
+                             NanosecondClock clock, double first_pulse)
     : shares_core_(!clock && threads.shared_cores && IsOneThreadOnCpu(device, threads)),
       pace_(
           AfterWaiting(device.wait, clock                               ? clock
                                     : IsOneThreadOnCpu(device, threads) ? NanosecondClock(ThreadNanoseconds)
                                                                         : NanosecondClock(SteadyNanoseconds)),
-          device.place.is_cpu() && !threads.shared_cores ? SmallProduct() : nullptr) {
+          device.place.is_cpu() && !threads.shared_cores ? SmallProduct() : nullptr, first_pulse) {
   clocks_.work = [this] { return pace_.Now(); };
   // A clock that is given says what is left of the time, too.
   clocks_.budget = clock ? clocks_.work : BudgetClock();

@@ -22,12 +22,14 @@ class MeasuringTime {
  public:
   // `clock` measures all, and is read when the device has been waited for; none: the thread's own time where
   // one thread of the host computes all on a core of its own, so that a stranger's work on that core is not
-  // counted, and else the time that passes.
-  MeasuringTime(const MeasuredDevice& device, const MeasuringThreads& threads, NanosecondClock clock);
+  // counted, and else the time that passes. `first_pulse`: as of PacedClock.
+  MeasuringTime(const MeasuredDevice& device, const MeasuringThreads& threads, NanosecondClock clock,
+                double first_pulse = 0);
   MeasuringTime(const MeasuringTime&) = delete;
   MeasuringTime& operator=(const MeasuringTime&) = delete;
 
   const MeasuringClocks& clocks() const { return clocks_; }
+  double first_pulse() const { return pace_.first_pulse(); }
   // By which readings are multiplied: at the mean speed that the machine had so far (paced_clock.h) and, with
   // shared cores, by the part of its core that the thread got.
   double Scale() const { return pace_.Level() * (shares_core_ ? share_.Factor() : 1); }

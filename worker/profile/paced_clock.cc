@@ -19,11 +19,12 @@ constexpr int64_t kWidth = 512;
 
 }  // namespace
 
-PacedClock::PacedClock(NanosecondClock clock, std::function<void()> work)
+PacedClock::PacedClock(NanosecondClock clock, std::function<void()> work, double first_pulse)
     : clock_(std::move(clock)), work_(std::move(work)) {
   if (!work_) return;
   work_();
-  first_pulse_ = last_pulse_ = Pulse();
+  last_pulse_ = Pulse();
+  first_pulse_ = first_pulse > 0 ? first_pulse : last_pulse_;
   pulsed_at_ = read_at_ = clock_();
 }
 

@@ -17,12 +17,14 @@ namespace penstock::worker {
 class PacedClock {
  public:
   // `work` is done after a reading when it was last done long enough ago; its time is not counted. Without
-  // work it is `clock`.
-  PacedClock(NanosecondClock clock, std::function<void()> work);
+  // work it is `clock`. `first_pulse`: of another clock, in whose units this one counts; 0: in its own.
+  PacedClock(NanosecondClock clock, std::function<void()> work, double first_pulse = 0);
 
   double Now();
   // Mean time of the work so far / its time at first.
   double Level() const;
+  // Nanoseconds of the work at first; 0 without work.
+  double first_pulse() const { return first_pulse_; }
 
  private:
   // Nanoseconds of the work now.

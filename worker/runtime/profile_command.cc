@@ -6,10 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/files/files.h"
+#include "common/logging/logging.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/version/version.h"
 #include "worker/profile/held_out.h"
 #include "worker/profile/measure.h"
 #include "worker/profile/profile_file.h"
@@ -32,6 +36,22 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelSpec& model, const std::stri
   return config.ok() ? config : absl::StatusOr<ModelConfig>(AnnotateError(config.status(), file));
 }
 
+// Of the same model, settings and machine.
+absl::StatusOr<KeptTimes> KeptBefore(const ProfileOptions& options, const v1::ModelSpec& model) {
+  if (options.so_far.empty()) return KeptTimes();
+  const std::string of =
+      absl::StrCat(model.ShortDebugString(), "; ", HardwareOf(options.device), ", ", options.device,
+                   ", threads ", options.threads, options.shared_cores ? ", shared" : "", ", tensor ",
+                   absl::StrJoin(options.tensor, ","), ", expert ", options.expert, ", LibTorch ",
+                   TORCH_VERSION, ", ", VersionOf("penstock-worker"));
+  absl::StatusOr<KeptTimes> kept = KeptTimes::Open(options.so_far, of);
+  if (!kept.ok()) return AnnotateError(kept.status(), "--so-far");
+  if (kept->found() > 0)
+    LogInfo("going on with a measurement that was interrupted",
+            {{"file", options.so_far}, {"figures", kept->found()}});
+  return kept;
+}
+
 }  // namespace
 
 absl::Status RunProfile(const ProfileOptions& options) {
@@ -40,11 +60,13 @@ absl::Status RunProfile(const ProfileOptions& options) {
   // Better now than after the measurement.
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(options.out), "--out"));
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
+  PENSTOCK_ASSIGN_OR_RETURN(KeptTimes kept, KeptBefore(options, model));
   const MeasureSettings settings = {.seconds = options.seconds,
                                     .threads = static_cast<int>(options.threads),
                                     .shared_cores = options.shared_cores,
                                     .tensor_degrees = TensorDegrees(options, config),
-                                    .expert_ranks = options.expert};
+                                    .expert_ranks = options.expert,
+                                    .kept = &kept};
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(config, settings, device));
   v1::CostProfile profile = ToProto(measured, model);
   profile.set_comment(CommentOf({.device = options.device,
@@ -55,7 +77,8 @@ absl::Status RunProfile(const ProfileOptions& options) {
                                  .spread = measured.spread,
                                  .disturbance = measured.disturbance},
                                 HardwareOf(options.device)));
-  return WriteProfileFile(model, profile, options.out);
+  PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(model, profile, options.out));
+  return kept.Remove();
 }
 
 absl::Status RunProfileCheck(const ProfileOptions& options) {

@@ -82,6 +82,8 @@ struct ProfileOptions {
   int expert = 1;
   // Ranks take turns on the cores of this machine, and measure side by side.
   bool shared_cores = false;
+  // Where a measurement that is interrupted is gone on from; empty: it begins anew.
+  std::string so_far = {};
 };
 
 // A trained model that is run forward alone.

@@ -134,6 +134,10 @@ class MeasuringProgress {
   StopSignal stop_;
 };
 
+void SayThatItGoesOn(bool goes_on) {
+  if (goes_on) std::cerr << "penstock: going on with the measurement that was interrupted\n";
+}
+
 std::string SayDisturbed(const std::string& disturbance) {
   return absl::StrCat("disturbed: ", disturbance,
                       "; measure again on a quiet machine, or with --workers as many as share its cores");
@@ -173,7 +177,7 @@ absl::Status RunMeasure(const MeasureFlags& flags) {
                                      .seconds = flags.machine.seconds,
                                      .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
                                      .anew = true,
-                                     .on_start = [] {},
+                                     .on_start = SayThatItGoesOn,
                                      .stopped = [&](absl::Duration d) { return progress.Stopped(d); }});
   }
   PENSTOCK_RETURN_IF_ERROR(measured.status());

@@ -106,6 +106,9 @@ std::string FamilyPartNames(const v1::ModelSpec& model) {
                       model.query_key_value_clip() > 0 ? "-clip" : "");
 }
 
+// What the first worker has found before an interruption.
+std::string SoFarOf(const std::string& cached) { return absl::StrCat(cached, ".so-far"); }
+
 // Measures to a file beside the cached one, which it becomes unless something disturbed it.
 absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const std::string& cached) {
   const std::string output = absl::StrCat(cached, ".new");
@@ -119,6 +122,7 @@ absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const
        .copies = options.copies,
        .gpus = options.gpus,
        .seconds = options.seconds,
+       .so_far = SoFarOf(cached),
        .stopped = options.stopped},
       output));
   MeasuredProfile measured;
@@ -164,7 +168,7 @@ std::string CostProfileName(const MeasureOptions& options) {
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {
   const std::string cached = absl::StrCat(options.cache_dir, "/", CostProfileName(options));
   if (options.anew || !std::filesystem::exists(cached)) {
-    options.on_start();
+    options.on_start(std::filesystem::exists(SoFarOf(cached)));
     std::error_code error;
     std::filesystem::create_directories(options.cache_dir, error);
     if (error) {

@@ -31,8 +31,9 @@ struct MeasureOptions {
   std::string cache_dir;
   // Measure although there is one.
   bool anew = false;
-  // Called when it has to be measured, before that begins.
-  std::function<void()> on_start;
+  // Called when it has to be measured, before that begins. `goes_on`: with what an interrupted measurement
+  // has found.
+  std::function<void(bool goes_on)> on_start;
   // Waits at most so long for a request to stop; true when there is one.
   std::function<bool(absl::Duration)> stopped;
 };
@@ -50,7 +51,8 @@ struct MeasuredProfile {
 std::string CostProfileName(const MeasureOptions& options);
 
 // Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers. What
-// was disturbed is not kept: the next one measures anew.
+// was disturbed is not kept: the next one measures anew. One that is interrupted leaves what it has found
+// beside the cached file, for the next one within a day.
 // Possible errors: CANCELLED (stopped), UNAVAILABLE (the worker could not be started, failed or took far too
 // long; names its log), those of reading and writing the cache.
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options);

@@ -103,9 +103,10 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
       .seconds = options.profile_seconds,
       .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
       .on_start =
-          [&] {
-            tools.say(absl::StrCat("cost profile: measuring this model on this machine",
-                                   gpus.empty() ? "" : "'s GPU", ", once"));
+          [&](bool goes_on) {
+            tools.say(absl::StrCat(
+                "cost profile: measuring this model on this machine", gpus.empty() ? "" : "'s GPU",
+                goes_on ? ", going on with a measurement that was interrupted" : ", once"));
           },
       .stopped = tools.stopped};
   const absl::StatusOr<MeasuredProfile> measured = MeasureOrReadProfile(measure);

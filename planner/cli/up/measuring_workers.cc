@@ -58,6 +58,7 @@ std::vector<std::string> Command(const MeasuringWorkers& workers, uint32_t copy,
                                       absl::StrCat("--threads=", workers.threads)};
   if (workers.copies * workers.threads > std::max(1U, std::thread::hardware_concurrency()))
     command.emplace_back("--shared-cores");
+  if (copy == 0 && !workers.so_far.empty()) command.push_back(absl::StrCat("--so-far=", workers.so_far));
   if (!workers.gpus.empty()) command.push_back(absl::StrCat("--device=cuda:", workers.gpus[copy]));
   command.insert(command.end(), workers.arguments.begin(), workers.arguments.end());
   return command;

@@ -28,6 +28,9 @@ struct MeasuringWorkers {
   std::vector<uint32_t> gpus = {};
   // That each takes for measuring, about.
   double seconds = 6;
+  // Where the first keeps what it finds until it is done, and goes on from after an interruption; empty:
+  // nowhere.
+  std::string so_far = {};
   // Waits at most so long for a request to stop; true when there is one. Called again and again.
   std::function<bool(absl::Duration)> stopped;
 };

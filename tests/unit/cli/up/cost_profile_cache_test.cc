@@ -17,6 +17,7 @@
 namespace penstock::cli {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 v1::ModelSpec Model() {
@@ -110,11 +111,31 @@ TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpuAtTheDegreeOfTheMesh) {
   options.cache_dir = folder.path();
   options.gpus = {5};
   options.tensor_degrees = {4};
-  options.on_start = [] {};
+  options.on_start = [](bool) {};
   options.stopped = [](absl::Duration) { return false; };
   EXPECT_THAT(std::string(MeasureOrReadProfile(options).status().message()), HasSubstr("exit"));
   EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--device=cuda:5\n"));
   EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--tensor=4\n"));
+}
+
+// A worker that is ended in the middle, and then another one.
+TEST(CostProfileCacheTest, AMeasurementGoesOnWithWhatAnInterruptedOneLeft) {
+  const TemporaryFolder folder;
+  const std::string worker = folder.Write(
+      "penstock-worker",
+      "#!/bin/sh\nfor flag; do case $flag in --so-far=*) echo found >>\"${flag#--so-far=}\";; esac; done\n"
+      "exit 1\n");
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+  std::vector<bool> goes_on;
+  MeasureOptions options;
+  options.worker_binary = worker;
+  options.model = Model();
+  options.cache_dir = folder.Path("cache");
+  options.on_start = [&](bool again) { goes_on.push_back(again); };
+  options.stopped = [](absl::Duration) { return false; };
+  for (int turn = 0; turn < 2; ++turn) EXPECT_FALSE(MeasureOrReadProfile(options).ok());
+  EXPECT_THAT(goes_on, ElementsAre(false, true));
+  EXPECT_EQ(folder.Read(absl::StrCat("cache/", CostProfileName(options), ".so-far")), "found\nfound\n");
 }
 
 // A worker whose profile has such a comment, asked for it.
@@ -131,7 +152,7 @@ absl::StatusOr<MeasuredProfile> MeasureWithComment(const TemporaryFolder& folder
   options.worker_binary = worker;
   options.model = Model();
   options.cache_dir = folder.Path("cache");
-  options.on_start = [] {};
+  options.on_start = [](bool) {};
   options.stopped = [](absl::Duration) { return false; };
   return MeasureOrReadProfile(options);
 }

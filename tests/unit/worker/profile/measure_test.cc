@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/files/files.h"
 #include "planner/core/contract/check_profile.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/worker/profile/work_clock.h"
 #include "worker/profile/profile_file.h"
 
@@ -185,6 +188,42 @@ TEST(MeasureProfile, KeysAndValuesThatSeveralTensorRanksHaveAreEachOnesWork) {
   // Of 10.5 products of the width, 0.5 are keys and values; four times 2.5 + 0.5 in place of 10.5.
   ASSERT_EQ(profile->layer.tensor.size(), 1u);
   EXPECT_NEAR(profile->layer.tensor[0].efficiency, 10.5 / 12, 0.03);
+}
+
+MeasuredProfile MeasureKept(const std::string& path) {
+  absl::StatusOr<KeptTimes> kept = KeptTimes::Open(path, "this test");
+  EXPECT_TRUE(kept.ok()) << kept.status();
+  const WorkClock clock;
+  const auto profile =
+      MeasureProfile(Config(Architecture::kGpt, 64), {.seconds = 2, .tensor_degrees = {2}, .kept = &*kept},
+                     MeasuredDevice(), [&] { return clock.Now(); });
+  EXPECT_TRUE(profile.ok()) << profile.status();
+  return profile.ok() ? *profile : MeasuredProfile();
+}
+
+int64_t LinesOf(const std::string& path) { return std::ranges::count(ReadFile(path).value_or(""), '\n'); }
+
+// What is measured is written behind what was kept: as many lines say that nothing was measured twice.
+TEST(MeasureProfile, WhatAnInterruptedMeasurementFoundIsNotMeasuredAgain) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("so-far");
+  const MeasuredProfile whole = MeasureKept(path);
+  const int64_t lines = LinesOf(path);
+  EXPECT_GT(lines, 12) << "four shapes of the layer, the head and the embedding each";
+  const MeasuredProfile kept = MeasureKept(path);
+  EXPECT_EQ(LinesOf(path), lines);
+  // As though it had been interrupted in the middle of its lines.
+  const std::string contents = ReadFile(path).value_or("");
+  ASSERT_TRUE(WriteFileAtomically(path, contents.substr(0, contents.size() / 2)).ok());
+  const MeasuredProfile in_two = MeasureKept(path);
+  EXPECT_EQ(LinesOf(path), lines);
+  for (const MeasuredProfile* const profile : {&kept, &in_two}) {
+    EXPECT_DOUBLE_EQ(profile->layer.forward.target_token_ns, whole.layer.forward.target_token_ns);
+    EXPECT_DOUBLE_EQ(profile->layer.backward_ratio_full, whole.layer.backward_ratio_full);
+    EXPECT_DOUBLE_EQ(profile->head.forward.target_token_ns, whole.head.forward.target_token_ns);
+    ASSERT_EQ(profile->layer.tensor.size(), 1);
+    EXPECT_DOUBLE_EQ(profile->layer.tensor[0].efficiency, whole.layer.tensor[0].efficiency);
+  }
 }
 
 TEST(MeasureProfile, ADegreeThatCannotDivideTheModelIsRefused) {
