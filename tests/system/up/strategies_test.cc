@@ -83,6 +83,19 @@ class StrategiesTest : public UpTest {
     ASSERT_EQ(up.Wait(), 0) << up.errors();
   }
 
+  // Kills the rank, and whoever takes its place, until the run says that it goes on without.
+  void LoseForGood(PenstockRun& up, int rank, const std::string& goes_on) {
+    ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 7/"));
+    const absl::Time deadline = absl::Now() + kRunDeadline;
+    while (absl::Now() < deadline && !absl::StrContains(up.errors() + up.output(), goes_on)) {
+      for (const pid_t pid : ProcessesOf(folder_.Path("run"), absl::StrCat("--rank=", rank)))
+        kill(pid, SIGKILL);
+      if (up.process().WaitFor(kPoll).has_value()) break;
+    }
+    ASSERT_EQ(up.Wait(), 0) << up.errors();
+    EXPECT_THAT(up.output(), HasSubstr(goes_on));
+  }
+
   std::string profile_;
 };
 
@@ -143,14 +156,16 @@ TEST_F(StrategiesTest, ARunThatLosesARankForGoodGoesOnWithTheFastestMeshOfThoseT
   ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1"}));
   PenstockRun up(folder_, "up",
                  Arguments("run", {"--strategies", kStrategies, "--min-ranks", "1", "--max-restarts", "1"}));
-  ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 7/"));
-  const absl::Time deadline = absl::Now() + kRunDeadline;
-  while (absl::Now() < deadline && !absl::StrContains(up.errors() + up.output(), "going on with 1 of 2")) {
-    for (const pid_t pid : ProcessesOf(folder_.Path("run"), "--rank=1")) kill(pid, SIGKILL);
-    if (up.process().WaitFor(kPoll).has_value()) break;
-  }
-  ASSERT_EQ(up.Wait(), 0) << up.errors();
-  EXPECT_THAT(up.output(), HasSubstr("going on with 1 of 2 ranks"));
+  ASSERT_NO_FATAL_FAILURE(LoseForGood(up, /*rank=*/1, "going on with 1 of 2 ranks"));
+  ExpectLossesOf("run", "one");
+}
+
+TEST_F(StrategiesTest, ARunOnMeshesSideBySideThatLosesARankForGoodGoesOnWithTheOthers) {
+  ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1"}));
+  PenstockRun up(folder_, "up",
+                 Arguments("run", {"--strategies", "pp 2 x dp 1 + pp 1 x dp 2", "--min-ranks", "3",
+                                   "--max-restarts", "1"}));
+  ASSERT_NO_FATAL_FAILURE(LoseForGood(up, /*rank=*/3, "going on with 3 of 4 ranks"));
   ExpectLossesOf("run", "one");
 }
 
