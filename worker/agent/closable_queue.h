@@ -24,14 +24,14 @@ class ClosableQueue {
  public:
   explicit ClosableQueue(size_t capacity) : capacity_(capacity) {}
 
-  // Blocks while the queue is full. Possible errors: the status given to Close.
+  // Blocks while the queue is full. Possible errors: the status given to Close; the value is left then
+  // (TakeLeft).
   absl::Status Push(T value) {
     MutexLock lock(&mutex_);
     while (closed_.ok() && values_.size() >= capacity_) changed_.Wait(&mutex_);
-    if (!closed_.ok()) return closed_;
     values_.push_back(std::move(value));
     changed_.SignalAll();
-    return absl::OkStatus();
+    return closed_;
   }
 
   // Blocks while the queue is empty. `waited`, when given, is how long that was: exactly 0 when a value was
@@ -57,6 +57,14 @@ class ClosableQueue {
     MutexLock lock(&mutex_);
     if (!closed_.ok() || values_.empty()) return std::nullopt;
     return values_.front();
+  }
+
+  // What is left in a queue that was closed, in order; nothing before.
+  std::deque<T> TakeLeft() {
+    MutexLock lock(&mutex_);
+    std::deque<T> left;
+    if (!closed_.ok()) left.swap(values_);
+    return left;
   }
 
   // `reason` is an error. The first one counts.

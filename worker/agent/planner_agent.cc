@@ -104,6 +104,12 @@ class PlannerAgentImpl : public PlannerAgent {
 
   void Stop(const absl::Status& reason) override { heartbeat_.Fail(reason); }
 
+  absl::Status SendLeftReports(absl::Duration timeout) override {
+    reports_.Stop(absl::CancelledError("the epoch has failed"));
+    return reports_.SendLeft(timeout);
+  }
+  absl::StatusOr<uint64_t> Completed() override { return link_->Completed(self_, kCallTimeout); }
+
  private:
   // A refused report or stream often means that the epoch has failed; the heartbeat's answer names the rank
   // that did. Otherwise it is this rank, which got a program that it cannot run, say: the planner hears of it

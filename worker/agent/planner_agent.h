@@ -63,6 +63,13 @@ class PlannerAgent : public ControlPlane {
 
   // Ends all waiting with `reason`. Any thread.
   virtual void Stop(const absl::Status& reason) = 0;
+
+  // After the failure of the epoch, until another one begins. Sends the reports that it has held up; blocks
+  // for `timeout` at most. Possible errors: DEADLINE_EXCEEDED, those of ReportIteration.
+  virtual absl::Status SendLeftReports(absl::Duration timeout) = 0;
+  // The first iteration that not all ranks have reported. Blocks for a call. Possible errors: ABORTED
+  // (another epoch has begun), those of GetJob.
+  virtual absl::StatusOr<uint64_t> Completed() = 0;
 };
 
 }  // namespace penstock::worker

@@ -3,8 +3,10 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/compact/instruction_columns.h"
 #include "common/compact/packed_program.h"
@@ -210,6 +212,22 @@ class GrpcPlannerLink : public PlannerLink {
     v1::ReportIterationResponse response;
     const grpc::Status status = stub_->ReportIteration(&context, ToProto(self, report), &response);
     return AnnotateError(FromStatusOfCall(status), "ReportIteration");
+  }
+
+  absl::StatusOr<uint64_t> Completed(const WorkerIdentity& self, absl::Duration timeout) override {
+    v1::GetJobRequest request;
+    request.set_job_id(self.job_id);
+    // Without summaries.
+    request.set_from_iteration(std::numeric_limits<uint64_t>::max());
+    grpc::ClientContext context;
+    SetTimeout(context, timeout);
+    AwaitPlanner(context);
+    v1::GetJobResponse response;
+    const grpc::Status status = stub_->GetJob(&context, request, &response);
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromStatusOfCall(status), "GetJob"));
+    if (response.status().epoch() == self.epoch) return response.status().completed_iteration();
+    return absl::AbortedError(
+        absl::StrCat("the job is in epoch ", response.status().epoch(), ", not in ", self.epoch));
   }
 
   std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, const JobConfig& job,

@@ -75,6 +75,9 @@ class PlannerLink {
                                                absl::Duration timeout) = 0;
   virtual absl::Status Report(const WorkerIdentity& self, const IterationReport& report,
                               absl::Duration timeout) = 0;
+  // The first iteration that some rank of the job has not reported. Possible errors, also: ABORTED (the job
+  // is not in this worker's epoch any more).
+  virtual absl::StatusOr<uint64_t> Completed(const WorkerIdentity& self, absl::Duration timeout) = 0;
   // `job` must outlive the stream.
   virtual std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, const JobConfig& job,
                                                         uint64_t from_iteration) = 0;

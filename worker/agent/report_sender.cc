@@ -1,5 +1,7 @@
 #include "worker/agent/report_sender.h"
 
+#include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -75,12 +77,32 @@ absl::Status ReportSender::Deliver(const IterationReport& report) {
   }
 }
 
+absl::Status ReportSender::SendLeft(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  Join();
+  std::deque<IterationReport> left = queue_.TakeLeft();
+  {
+    MutexLock lock(&mutex_);
+    if (interrupted_.has_value()) left.push_front(*std::exchange(interrupted_, std::nullopt));
+  }
+  for (const IterationReport& report : left) {
+    const absl::Duration time = deadline - absl::Now();
+    if (time <= absl::ZeroDuration()) return absl::DeadlineExceededError("reports are left");
+    PENSTOCK_RETURN_IF_ERROR(link_.Report(self_, report, std::min(time, kCallTimeout)));
+  }
+  return absl::OkStatus();
+}
+
 void ReportSender::Run() {
   for (;;) {
-    const absl::StatusOr<IterationReport> report = queue_.Pop();
+    absl::StatusOr<IterationReport> report = queue_.Pop();
     if (!report.ok()) return;
     const absl::Status status = Deliver(*report);
     if (!status.ok()) {
+      {
+        MutexLock lock(&mutex_);
+        interrupted_ = *std::move(report);
+      }
       on_failure_(status);
       return;
     }

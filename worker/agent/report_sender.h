@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -35,6 +36,11 @@ class ReportSender {
   // Waits for the thread to end, which it does after Stop.
   void Join();
 
+  // After Stop: sends what was held up by it, in order, for as long as `timeout`. The planner takes reports
+  // of an epoch that has failed until another one begins. Possible errors: those of the call;
+  // DEADLINE_EXCEEDED.
+  absl::Status SendLeft(absl::Duration timeout);
+
  private:
   void Run();
   // Tries until the planner has the report, an error is final, or Stop.
@@ -49,6 +55,8 @@ class ReportSender {
   CondVar changed_;
   // Handed over and not yet taken by the planner.
   int unsent_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The report that the thread had when it was stopped.
+  std::optional<IterationReport> interrupted_ ABSL_GUARDED_BY(mutex_);
   uint64_t delivered_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status stopped_ ABSL_GUARDED_BY(mutex_);
 

@@ -59,6 +59,12 @@ void FakePlanner::AddProgram(const v1::StreamProgramsResponse& program) {
   changed_.SignalAll();
 }
 
+void FakePlanner::SetJob(const grpc::Status& status, const v1::GetJobResponse& response) {
+  MutexLock lock(&mutex_);
+  job_status_ = status;
+  job_ = response;
+}
+
 void FakePlanner::EndPrograms(const grpc::Status& status) {
   MutexLock lock(&mutex_);
   programs_ended_ = true;
@@ -133,6 +139,14 @@ grpc::Status FakePlanner::ReportIteration(grpc::ServerContext*, const v1::Report
   if (report_status_.ok()) reports_.push_back(*request);
   changed_.SignalAll();
   return report_status_;
+}
+
+grpc::Status FakePlanner::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                 v1::GetJobResponse* response) {
+  MutexLock lock(&mutex_);
+  *response = job_;
+  response->mutable_status()->set_job_id(request->job_id());
+  return job_status_;
 }
 
 grpc::Status FakePlanner::StreamPrograms(grpc::ServerContext*, const v1::StreamProgramsRequest* request,

@@ -34,6 +34,8 @@ class FakePlanner final : public v1::PlannerService::Service {
   void FailEpochWhenToldOfAFailure();
   // What reports answer from now on.
   void SetReport(const grpc::Status& status);
+  // What GetJob answers from now on.
+  void SetJob(const grpc::Status& status, const v1::GetJobResponse& response = {});
   // Sends a program to whoever streams from its iteration.
   void AddProgram(const v1::StreamProgramsResponse& program);
   // Ends streams, open and later ones, after the programs that are there.
@@ -55,6 +57,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   grpc::Status Heartbeat(grpc::ServerContext*, const v1::HeartbeatRequest*, v1::HeartbeatResponse*) override;
   grpc::Status ReportIteration(grpc::ServerContext*, const v1::ReportIterationRequest*,
                                v1::ReportIterationResponse*) override;
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobResponse*) override;
   grpc::Status StreamPrograms(grpc::ServerContext*, const v1::StreamProgramsRequest*,
                               grpc::ServerWriter<v1::StreamProgramsResponse>*) override;
 
@@ -70,6 +73,8 @@ class FakePlanner final : public v1::PlannerService::Service {
   v1::HeartbeatResponse heartbeat_response_;
   bool fail_when_told_ = false;
   grpc::Status report_status_;
+  grpc::Status job_status_;
+  v1::GetJobResponse job_;
   std::deque<v1::StreamProgramsResponse> programs_;
   bool programs_ended_ = false;
   grpc::Status stream_status_;
