@@ -89,6 +89,7 @@ absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
 std::string PrintRecord(const PartRecord& record) {
   ordered_json json = PrintHead(record.of);
   json["part"] = Print(record.part);
+  if (record.rescued_from.has_value()) json["rescued_from_epoch"] = *record.rescued_from;
   return json.dump(2) + "\n";
 }
 
@@ -97,7 +98,10 @@ absl::StatusOr<PartRecord> ParseRecord(absl::string_view text) {
   PENSTOCK_ASSIGN_OR_RETURN(CheckpointManifest of, ParseHead(object));
   const std::optional<CheckpointPart> part = ParsePart(object.value("part", json()));
   if (!part) return Expected("\"part\" with \"bytes\" and \"crc32\"");
-  return PartRecord{.part = *part, .of = std::move(of)};
+  return PartRecord{
+      .part = *part,
+      .of = std::move(of),
+      .rescued_from = Count(object, "rescued_from_epoch", std::numeric_limits<uint64_t>::max())};
 }
 
 }  // namespace penstock

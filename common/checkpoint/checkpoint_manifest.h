@@ -40,6 +40,8 @@ absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text);
 struct PartRecord {
   CheckpointPart part;
   CheckpointManifest of;
+  // Set where the part is of a rescue (common/checkpoint/rescue.h): the epoch that had failed.
+  std::optional<uint64_t> rescued_from = {};
 };
 std::string PrintRecord(const PartRecord& record);
 // Possible errors: INVALID_ARGUMENT, saying what was expected.

@@ -81,25 +81,30 @@ absl::Status RecordPart(const std::string& directory, uint32_t rank, const Check
   return changes.Write(RecordPath(partial, rank), PrintRecord({.part = part, .of = of}));
 }
 
-absl::Status CompleteCheckpoint(const std::string& directory, uint64_t next_iteration, size_t keep,
-                                FolderChanges& changes) {
-  const std::string partial = PartialCheckpointPath(directory, next_iteration);
-  const std::string complete = CheckpointPath(directory, next_iteration);
-  PENSTOCK_ASSIGN_OR_RETURN(const CheckpointManifest manifest, CollectRecords(partial, next_iteration));
-  PENSTOCK_RETURN_IF_ERROR(changes.Write(ManifestPath(partial), PrintManifest(manifest)));
-  PENSTOCK_RETURN_IF_ERROR(changes.Sync(partial));
+absl::Status PublishCheckpoint(const std::string& directory, const std::string& folder,
+                               const CheckpointManifest& manifest, size_t keep, FolderChanges& changes) {
+  const std::string complete = CheckpointPath(directory, manifest.next_iteration);
+  PENSTOCK_RETURN_IF_ERROR(changes.Write(ManifestPath(folder), PrintManifest(manifest)));
+  PENSTOCK_RETURN_IF_ERROR(changes.Sync(folder));
   // Whoever looks for a checkpoint never finds one of which some files are removed already.
   const std::string replaced = complete + ".replaced" + kPartial;
   std::error_code error;
   if (fs::exists(complete, error)) PENSTOCK_RETURN_IF_ERROR(changes.Rename(complete, replaced));
-  PENSTOCK_RETURN_IF_ERROR(changes.Rename(partial, complete));
+  PENSTOCK_RETURN_IF_ERROR(changes.Rename(folder, complete));
   PENSTOCK_RETURN_IF_ERROR(changes.Sync(directory));
   // What is left behind from here on costs room and nothing else.
   changes.Remove(replaced).IgnoreError();
   for (uint32_t rank = 0; rank < manifest.ranks; ++rank)
     changes.Remove(RecordPath(complete, rank)).IgnoreError();
-  RemoveOlder(directory, next_iteration, keep, changes);
+  RemoveOlder(directory, manifest.next_iteration, keep, changes);
   return absl::OkStatus();
+}
+
+absl::Status CompleteCheckpoint(const std::string& directory, uint64_t next_iteration, size_t keep,
+                                FolderChanges& changes) {
+  const std::string partial = PartialCheckpointPath(directory, next_iteration);
+  PENSTOCK_ASSIGN_OR_RETURN(const CheckpointManifest manifest, CollectRecords(partial, next_iteration));
+  return PublishCheckpoint(directory, partial, manifest, keep, changes);
 }
 
 absl::StatusOr<std::string> SetDamagedAside(const std::string& path, FolderChanges& changes) {

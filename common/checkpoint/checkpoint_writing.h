@@ -39,6 +39,10 @@ absl::Status RecordPart(const std::string& directory, uint32_t rank, const Check
 absl::Status CompleteCheckpoint(const std::string& directory, uint64_t next_iteration, size_t keep,
                                 FolderChanges& changes);
 
+// The same of a folder in `directory` that has the parts of the manifest under their names, flushed.
+absl::Status PublishCheckpoint(const std::string& directory, const std::string& folder,
+                               const CheckpointManifest& manifest, size_t keep, FolderChanges& changes);
+
 // Takes a damaged checkpoint out of the way of whoever looks for one, and keeps it as "iteration-N.damaged",
 // whose path it returns. Several processes may do so at a time. Possible errors: those of FolderChanges.
 absl::StatusOr<std::string> SetDamagedAside(const std::string& path, FolderChanges& changes);
