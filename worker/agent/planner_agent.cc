@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "common/sync/sync.h"
 #include "worker/agent/call_times.h"
 #include "worker/agent/heartbeat.h"
+#include "worker/agent/lingering.h"
 #include "worker/agent/planner_link.h"
 #include "worker/agent/program_reader.h"
 #include "worker/agent/report_sender.h"
@@ -36,14 +38,15 @@ class PlannerAgentImpl : public PlannerAgent {
       : link_(std::move(link)),
         registration_(std::move(answer.registration)),
         planner_timeout_(options.planner_timeout),
+        heartbeat_interval_(answer.heartbeat_interval > absl::ZeroDuration() ? answer.heartbeat_interval
+                                                                             : kDefaultHeartbeatInterval),
         self_{.job_id = options.job_id,
               .rank = registration_.rank,
               .incarnation = options.incarnation,
               .epoch = registration_.epoch},
         reports_(*link_, self_, [this](const absl::Status& why) { AskWhy(why); }),
         heartbeat_(*link_, self_,
-                   {.interval = answer.heartbeat_interval > absl::ZeroDuration() ? answer.heartbeat_interval
-                                                                                 : kDefaultHeartbeatInterval,
+                   {.interval = heartbeat_interval_,
                     .planner_timeout = options.planner_timeout,
                     .planner = options.planner},
                    [this](const absl::Status& why) { TellAll(why); }) {}
@@ -104,6 +107,7 @@ class PlannerAgentImpl : public PlannerAgent {
 
   void Stop(const absl::Status& reason) override { heartbeat_.Fail(reason); }
 
+  void Linger() override { lingering_.emplace(*link_, self_, heartbeat_interval_); }
   absl::Status SendLeftReports(absl::Duration timeout) override {
     reports_.Stop(absl::CancelledError("the epoch has failed"));
     return reports_.SendLeft(timeout);
@@ -139,6 +143,7 @@ class PlannerAgentImpl : public PlannerAgent {
   const std::unique_ptr<PlannerLink> link_;
   const Registration registration_;
   const absl::Duration planner_timeout_;
+  const absl::Duration heartbeat_interval_;
   const WorkerIdentity self_;
 
   Mutex mutex_;
@@ -149,6 +154,8 @@ class PlannerAgentImpl : public PlannerAgent {
 
   ReportSender reports_;
   Heartbeat heartbeat_;
+  // Once the epoch has failed.
+  std::optional<Lingering> lingering_;
 };
 
 // A planner that starts, or a job that is not registered yet, is worth another try.

@@ -64,6 +64,9 @@ class PlannerAgent : public ControlPlane {
   // Ends all waiting with `reason`. Any thread.
   virtual void Stop(const absl::Status& reason) = 0;
 
+  // After the failure of the epoch: says from now on that this worker is still here, until this object goes
+  // away.
+  virtual void Linger() = 0;
   // After the failure of the epoch, until another one begins. Sends the reports that it has held up; blocks
   // for `timeout` at most. Possible errors: DEADLINE_EXCEEDED, those of ReportIteration.
   virtual absl::Status SendLeftReports(absl::Duration timeout) = 0;

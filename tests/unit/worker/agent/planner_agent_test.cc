@@ -322,6 +322,18 @@ TEST_F(PlannerAgentTest, ReportsThatAreLeftEndWithTheErrorOfThePlanner) {
   EXPECT_TRUE(absl::IsAborted(agent->SendLeftReports(absl::Seconds(20))));
 }
 
+TEST_F(PlannerAgentTest, SaysThatItIsStillThereAfterAFailureWhereItLingers) {
+  const auto agent = Register();
+  FailureProbe probe;
+  agent->SetFailureListener(probe.listener());
+  planner_->SetHeartbeat(grpc::Status::OK, InState(v1::EPOCH_STATE_FAILED));
+  EXPECT_FALSE(probe.Wait().ok());
+  agent->Linger();
+  ASSERT_TRUE(planner_->WaitForHeartbeats(planner_->heartbeats().size() + 3));
+  EXPECT_EQ(planner_->heartbeats().back().epoch(), 4u);
+  EXPECT_EQ(planner_->heartbeats().back().failure(), "");
+}
+
 TEST_F(PlannerAgentTest, AsksWhatAllRanksHaveReportedInItsEpoch) {
   const auto agent = Register();
   v1::GetJobResponse job;
