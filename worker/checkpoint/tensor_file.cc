@@ -82,10 +82,12 @@ absl::StatusOr<CheckpointPart> FinishFile(SafetensorsWriter& file) {
 }  // namespace
 
 absl::StatusOr<CheckpointPart> WriteTensorFile(const std::string& path,
-                                               const std::vector<NamedTensor>& tensors) {
+                                               const std::vector<NamedTensor>& tensors,
+                                               const std::function<absl::Status()>& still_wanted) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<TensorToWrite> described, Describe(tensors));
   PENSTOCK_ASSIGN_OR_RETURN(SafetensorsWriter file, CreateFile(path, described));
   for (const NamedTensor& tensor : tensors) {
+    if (still_wanted) PENSTOCK_RETURN_IF_ERROR(still_wanted());
     PENSTOCK_RETURN_IF_ERROR(
         WithBytesOf(tensor, [&](absl::string_view bytes) { return file.Append(bytes); }));
   }

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -28,10 +29,12 @@ struct NamedTensor {
 };
 
 // Tensors of float64, float32, bfloat16 and int64, on any device, one after the other: writes aside, flushes
-// to disk and renames. Missing folders are made. Returns what was written. Possible errors: INVALID_ARGUMENT
-// (another type), those of SafetensorsWriter, RESOURCE_EXHAUSTED.
+// to disk and renames. Missing folders are made. Returns what was written. `still_wanted`: asked before each
+// tensor; null: it is. Possible errors: INVALID_ARGUMENT (another type), those of SafetensorsWriter,
+// RESOURCE_EXHAUSTED, that of `still_wanted`.
 absl::StatusOr<CheckpointPart> WriteTensorFile(const std::string& path,
-                                               const std::vector<NamedTensor>& tensors);
+                                               const std::vector<NamedTensor>& tensors,
+                                               const std::function<absl::Status()>& still_wanted = nullptr);
 
 // Tensors as they are now, in host memory, to be written while they change.
 class TensorCopies {

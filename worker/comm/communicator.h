@@ -147,6 +147,9 @@ class Communicator {
   // Ends every pending and later call with CANCELLED and the reason. Any thread; idempotent. Peers notice
   // when the communicator is destroyed.
   virtual void Abort(const std::string& reason) = 0;
+  // OK; after Abort: what calls end with. Where the device runs behind the host, this tells whether what it
+  // has come to so far is what was sent.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 // The table of an epoch in which ranks say where they listen, served by rank 0 on a free port of one of its

@@ -39,6 +39,7 @@ class GroupedCommunicator : public Communicator {
                                                                  const std::vector<at::Tensor>& received,
                                                                  const RankGroup& group) override;
   void Abort(const std::string& reason) override;
+  absl::Status status() const override { return cancellation_->status(); }
 
  protected:
   uint32_t rank() const { return rank_; }

@@ -57,6 +57,10 @@ struct ExecutorParts {
   // Asked once an iteration, before its first instruction, for what this rank says to all others. May be
   // empty.
   std::function<Votes()> votes = {};
+  // Called when the optimizer begins to change parameters. From then on until the iteration has ended nobody
+  // knows what they are. May be empty. Where it is set, nothing begins to change before all sums over ranks
+  // are there for sure: on a GPU the host waits for them, where it would launch the step behind them.
+  std::function<void()> step_begins = {};
 };
 
 class Executor {

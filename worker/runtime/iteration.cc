@@ -325,11 +325,20 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(const StepScale scale,
                             ScaleOfStep(*norm_and_votes_, parts_.job->training.clip_norm,
                                         /*learnt=*/program_.loss_tokens > 0));
+  if (parts_.step_begins) PENSTOCK_RETURN_IF_ERROR(BeginStep());
   PENSTOCK_RETURN_IF_ERROR(parts_.optimizer->Step(program_.iteration, scale));
   PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::values));
   // Those that went to shares are 0.
   if (parts_.resharding != nullptr) return absl::OkStatus();
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
+  return absl::OkStatus();
+}
+
+// A rank that is lost leaves the device in a sum that an abort ends, as if it were there.
+absl::Status Iteration::BeginStep() const {
+  PENSTOCK_RETURN_IF_ERROR(Read("the gradient norm", norm_and_votes_->norm).status());
+  PENSTOCK_RETURN_IF_ERROR(parts_.communicator->status());
+  parts_.step_begins();
   return absl::OkStatus();
 }
 

@@ -89,6 +89,8 @@ class Iteration {
   absl::Status ReadNormAndVotes(IterationResult& result);
   // A scalar of the device; `what` it is begins the message of an error.
   absl::StatusOr<double> Read(absl::string_view what, const at::Tensor& scalar) const;
+  // Tells ExecutorParts::step_begins, once what the step is made of is there for sure. Waits for the device.
+  absl::Status BeginStep() const;
   // That no gradients are still being reduced: the deps of OPTIMIZER_STEP say so.
   absl::Status CheckReduced() const;
 

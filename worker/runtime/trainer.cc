@@ -132,6 +132,7 @@ absl::Status Trainer::Build(const Program& program) {
   PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, trained, shardings));
   PENSTOCK_RETURN_IF_ERROR(SetInitialMasters());
   if (parts_.checkpoint.has_value()) PENSTOCK_RETURN_IF_ERROR(Restore());
+  holds_ = first_iteration();
   if (!parts_.checkpoint_dir.empty() && parts_.registration->rank == 0) {
     RemovePartialCheckpoints(parts_.checkpoint_dir, RealFolderChanges());
   }
@@ -184,6 +185,7 @@ absl::Status Trainer::Enter(const Program& program) {
   if (!parts_.gradients_dir.empty()) {
     executor.gradients_ready = [this](uint64_t iteration) { return DumpGradients(iteration); };
   }
+  if (parts_.watches_steps) executor.step_begins = [this] { holds_.reset(); };
   executor_ = std::make_unique<Executor>(std::move(executor), TokensOf(strategy_));
   // Random values and pieces of files were there beside the parameters, or other stages.
   ReturnFreedMemory();
@@ -209,6 +211,7 @@ void Trainer::Prepare(std::shared_ptr<const Program> program) {
 absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
   if (optimizer_ == nullptr) PENSTOCK_RETURN_IF_ERROR(Build(program));
   PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, RunPasses(program));
+  holds_ = program.iteration + 1;
   if (program.validation == nullptr) return result;
   PENSTOCK_ASSIGN_OR_RETURN(IterationResult validation, RunPasses(*program.validation));
   result.validation = {.instructions = std::move(validation.instructions),
@@ -250,7 +253,7 @@ absl::Status Trainer::CheckFinite() const {
   return absl::OkStatus();
 }
 
-std::vector<NamedTensor> Trainer::PartTensors() const {
+std::vector<NamedTensor> Trainer::PartTensors(Shares shares) const {
   std::vector<NamedTensor> own;
   for (const Holders holders : {Holders::kOfTensorRank, Holders::kOfExperts}) {
     const Sharding& sharding = optimizer_->shardings().Of(holders);
@@ -258,13 +261,16 @@ std::vector<NamedTensor> Trainer::PartTensors() const {
     std::vector<NamedTensor> of_all_holders = EntriesOf(ParametersOf(holders));
     std::ranges::move(state, std::back_inserter(sharding.divided ? own : of_all_holders));
     std::ranges::move(ShareOf(of_all_holders, sharding.own, sharding.count), std::back_inserter(own));
+    const int next = (sharding.own + 1) % sharding.count;
+    if (shares == Shares::kOwn || next == sharding.own) continue;
+    std::ranges::move(ShareOf(of_all_holders, next, sharding.count), std::back_inserter(own));
   }
   return own;
 }
 
 absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
   PENSTOCK_RETURN_IF_ERROR(CheckFinite());
-  std::vector<NamedTensor> tensors = PartTensors();
+  std::vector<NamedTensor> tensors = PartTensors(Shares::kOwn);
   if (!training_goes_on) {
     return [tensors = std::move(tensors)](const std::string& path) { return WriteTensorFile(path, tensors); };
   }
@@ -272,6 +278,12 @@ absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
   return [copies = std::make_shared<const TensorCopies>(std::move(copies))](const std::string& path) {
     return copies->Write(path);
   };
+}
+
+absl::StatusOr<PartWriter> Trainer::PartOfRescue(std::function<absl::Status()> still_wanted) const {
+  PENSTOCK_RETURN_IF_ERROR(CheckFinite());
+  return [tensors = PartTensors(Shares::kOwnAndNext), still_wanted = std::move(still_wanted)](
+             const std::string& path) { return WriteTensorFile(path, tensors, still_wanted); };
 }
 
 std::vector<TensorPiece> Trainer::Parameters() const { return PiecesOf(parameters_, tensor_rank_); }

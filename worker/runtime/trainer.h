@@ -55,6 +55,8 @@ struct TrainerParts {
   std::function<Votes()> votes = {};
   // Where the reduced gradients of every iteration are written; empty: they are not.
   std::string gradients_dir = {};
+  // Whether holds() is asked for. On a GPU the host then waits for sums over ranks before each step.
+  bool watches_steps = false;
   // Of a round in which parameters come from shares and gradients go there (MakeReshardRoutes).
   int64_t round_bytes = kRoundBytes;
 };
@@ -80,6 +82,14 @@ class Trainer {
   // that the next iteration may run meanwhile. Otherwise it must not. Possible errors: OUT_OF_RANGE (a
   // parameter is not finite; names it), RESOURCE_EXHAUSTED.
   absl::StatusOr<PartWriter> Part(bool training_goes_on) const;
+
+  // The iteration that what this rank holds continues with, after errors of Run too. Nothing: a step of the
+  // optimizer has begun and not ended; or nothing is built. With `watches_steps`.
+  std::optional<uint64_t> holds() const { return holds_; }
+
+  // As Part, while nothing runs: also of what other holders have too, the share of the one behind this rank
+  // (worker/runtime/holder_rings.h). What is written ends with the error of `still_wanted` when there is one.
+  absl::StatusOr<PartWriter> PartOfRescue(std::function<absl::Status()> still_wanted) const;
 
   // Blocks until all ranks are here. Possible errors: those of AllReduceSum.
   absl::Status Meet();
@@ -112,7 +122,8 @@ class Trainer {
   bool BeginsWithAModel() const;
   absl::Status CheckFinite() const;
   // What this rank writes of a checkpoint.
-  std::vector<NamedTensor> PartTensors() const;
+  enum class Shares : uint8_t { kOwn, kOwnAndNext };
+  std::vector<NamedTensor> PartTensors(Shares shares) const;
   absl::Status Restore();
   absl::Status DumpGradients(uint64_t iteration);
 
@@ -129,6 +140,7 @@ class Trainer {
   // Of which tensor rank they are.
   int tensor_rank_ = 0;
   std::unique_ptr<AdamW> optimizer_;
+  std::optional<uint64_t> holds_;
   std::unique_ptr<Resharding> resharding_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<InstructionOrder> order_;

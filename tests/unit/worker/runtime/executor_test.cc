@@ -121,7 +121,9 @@ class FakeCommunicator : public Communicator {
     return absl::UnimplementedError("");
   }
   void Abort(const std::string&) override {}
+  absl::Status status() const override { return aborted; }
 
+  absl::Status aborted;
   absl::Status receive_status;
   absl::Status reduction_status;
   std::optional<HostSpan> reduction_span;
@@ -245,7 +247,8 @@ class ExecutorTest : public ::testing::Test {
                                                          .optimizer = optimizer_.get(),
                                                          .communicator = &communicator_,
                                                          .timer = timer_.get(),
-                                                         .order = order_.get()});
+                                                         .order = order_.get(),
+                                                         .step_begins = step_begins_});
     program_.iteration = 7;
     program_.layers_per_stage.assign(stages, 2 / stages);
     program_.groups = {{0, 2}, {0, 1}};
@@ -297,6 +300,7 @@ class ExecutorTest : public ::testing::Test {
   std::unique_ptr<Stage> upper_stage_;
   // Before Build.
   Sharding sharding_;
+  std::function<void()> step_begins_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<InstructionOrder> order_;
@@ -524,6 +528,40 @@ TEST_F(ExecutorTest, DoesNotStepWithGradientsThatAreStillReduced) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("does not wait for"), HasSubstr("REDUCE_GRADIENTS")));
+  EXPECT_TRUE(stage_->flat_parameters().values.equal(before));
+}
+
+TEST_F(ExecutorTest, TellsThatAStepBeginsWhenAllSumsAreThereAndNothingHasChanged) {
+  at::Tensor before;
+  int told = 0;
+  step_begins_ = [&] {
+    ++told;
+    EXPECT_TRUE(stage_->flat_parameters().values.equal(before));
+    EXPECT_EQ(communicator_.groups.size(), 3u) << "gradients, the norm, votes";
+  };
+  Build(0, 1);
+  before = stage_->flat_parameters().values.clone();
+  AddMicroBatch();
+  for (Op op : {Op::kLoad, Op::kForward, Op::kBackward, Op::kReduceGradients}) Add(op);
+  Add(Op::kOptimizerStep).group = 1;
+  const absl::StatusOr<IterationResult> result = executor_->Run(program_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(told, 1);
+  EXPECT_FALSE(stage_->flat_parameters().values.equal(before));
+}
+
+// On a GPU an abort ends a sum as if all ranks had given their part.
+TEST_F(ExecutorTest, DoesNotStepWithSumsThatAnAbortHasEnded) {
+  communicator_.aborted = absl::CancelledError("the epoch has failed");
+  int told = 0;
+  step_begins_ = [&] { ++told; };
+  Build(0, 1);
+  AddMicroBatch();
+  for (Op op : {Op::kLoad, Op::kForward, Op::kBackward, Op::kReduceGradients}) Add(op);
+  Add(Op::kOptimizerStep).group = 1;
+  const at::Tensor before = stage_->flat_parameters().values.clone();
+  EXPECT_TRUE(absl::IsCancelled(executor_->Run(program_).status()));
+  EXPECT_EQ(told, 0);
   EXPECT_TRUE(stage_->flat_parameters().values.equal(before));
 }
 
