@@ -40,7 +40,14 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
                             "Unix time when this rank's part of the last checkpoint was on the disk.")),
       checkpoint_failures_(registry.AddCounter(
           "penstock_worker_checkpoint_failures_total",
-          "Checkpoints that this rank could not write or complete, and went on without, by the code.")) {}
+          "Checkpoints that this rank could not write or complete, and went on without, by the code.")),
+      rescues_(registry.AddCounter(
+          "penstock_worker_rescues_total",
+          "What came of writing what this rank held when another was lost, by the end (complete: the job "
+          "went on from it).")),
+      rescue_seconds_(registry.AddHistogram("penstock_worker_rescue_seconds",
+                                            "From the failure of an epoch to the end of its rescue.",
+                                            {0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60})) {}
 
 MetricLabels WorkerMetrics::Labels(MetricLabels more) const {
   MutexLock lock(&mutex_);
@@ -90,6 +97,11 @@ void WorkerMetrics::OnCheckpointPart(size_t bytes, absl::Duration took) {
   checkpoint_seconds_.Observe(Labels(), absl::ToDoubleSeconds(took));
   checkpoint_bytes_.Set(Labels(), static_cast<double>(bytes));
   checkpoint_timestamp_.Set(Labels(), absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+}
+
+void WorkerMetrics::OnRescue(absl::string_view end, absl::Duration took) {
+  rescues_.Increment(Labels({{"end", std::string(end)}}));
+  rescue_seconds_.Observe(Labels(), absl::ToDoubleSeconds(took));
 }
 
 void WorkerMetrics::OnCheckpointFailed(const absl::Status& why) {

@@ -32,6 +32,9 @@ class WorkerMetrics {
   void OnCheckpointPart(size_t bytes, absl::Duration took);
   // This rank has given up a checkpoint, and goes on.
   void OnCheckpointFailed(const absl::Status& why);
+  // A rescue has ended like this ("complete"; worker/runtime/rescue.h) on this rank, which others were lost
+  // to.
+  void OnRescue(absl::string_view end, absl::Duration took);
 
  private:
   // With more than these: those of the rank. Empty before the first epoch.
@@ -49,6 +52,8 @@ class WorkerMetrics {
   const GaugeFamily checkpoint_bytes_;
   const GaugeFamily checkpoint_timestamp_;
   const CounterFamily checkpoint_failures_;
+  const CounterFamily rescues_;
+  const HistogramFamily rescue_seconds_;
   mutable Mutex mutex_;
   MetricLabels rank_ ABSL_GUARDED_BY(mutex_);
 };

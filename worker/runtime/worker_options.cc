@@ -77,6 +77,10 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
                  "next one, stop ends the epoch. The same on all ranks")
       ->check(CLI::IsMember({"continue", "stop"}))
       ->capture_default_str();
+  app.add_flag(
+      "--no-rescue", run.no_rescue,
+      "When another rank is lost, go back to the newest checkpoint, and do not write one of what the "
+      "ranks that are left hold. The same on all ranks");
   app.add_flag("--resume", run.resume, "Continue from the newest complete checkpoint, if there is one");
   app.add_option("--init-from", run.init_from,
                  "Folder of a checkpoint whose parameters training begins with, where there is none to "

@@ -42,6 +42,9 @@ struct RunOptions {
   size_t kept_checkpoints = kKeptCheckpoints;
   // "continue": training goes on after a checkpoint that cannot be written; or "stop".
   std::string checkpoint_failures = "continue";
+  // When another rank is lost: what this one holds is not written, and the job goes back to the newest
+  // checkpoint.
+  bool no_rescue = false;
   std::string init_from;
   // Folder of the checkpoint that has what adapters leave frozen; empty: drawn by the seed.
   std::string base;

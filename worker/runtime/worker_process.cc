@@ -35,7 +35,9 @@
 #include "worker/runtime/checkpointing.h"
 #include "worker/runtime/communication.h"
 #include "worker/runtime/epoch_stop.h"
+#include "worker/runtime/holder_rings.h"
 #include "worker/runtime/rejoin.h"
+#include "worker/runtime/rescue.h"
 #include "worker/runtime/trainer.h"
 #include "worker/runtime/training_loop.h"
 #include "worker/tracing/worker_tracing.h"
@@ -149,6 +151,10 @@ class Worker {
 
  private:
   absl::Status FindCheckpoint(bool again) {
+    if (MayRescue() && (again || options_.resume) && !std::exchange(took_part_in_rescue_, false)) {
+      PENSTOCK_RETURN_IF_ERROR(AwaitRescue(options_.checkpoint_dir, options_.job_id,
+                                           [this](absl::Duration time) { return shutdown_.WaitFor(time); }));
+    }
     if (again) {
       PENSTOCK_ASSIGN_OR_RETURN(checkpoint_,
                                 FindCheckpointOfJob(options_.checkpoint_dir, options_.job_id, started_from_));
@@ -195,6 +201,7 @@ class Worker {
     if (!registered.ok()) return NameRankSource(registered.status());
     const std::unique_ptr<PlannerAgent> agent = *std::move(registered);
     const Registration& self = agent->registration();
+    std::unique_ptr<Trainer> trainer;
     LogInfo("registered", {{"job", options_.job_id},
                            {"rank", self.rank},
                            {"rank_from", options_.rank_from.empty() ? "planner" : options_.rank_from},
@@ -202,10 +209,17 @@ class Worker {
     metrics_.OnEpochJoined(options_.job_id, self);
     const uint64_t handler = shutdown_.AddHandler([&agent](const absl::Status& why) { agent->Stop(why); });
     agent->SetFailureListener([&stop](const absl::Status& why) { stop.Request(why); });
-    const absl::Status status = Train(*agent, stop, joined, next_iteration);
+    const absl::Status status = Train(*agent, stop, joined, trainer, next_iteration);
     // The planner hears of a failure before the peers see this rank's connections close, so that it knows
     // what came first.
     const absl::Status conclusion = Conclude(status, *agent);
+    if (trainer != nullptr && MayRejoin(conclusion) && MayRescue() && shutdown_.reason().ok()) {
+      stop.Request(conclusion);
+      // It is not stuck: what follows has the time anew.
+      shutdown_.ClearLimit();
+      shutdown_.SetLimit(EpochGrace(), conclusion);
+      RescueWhatIsHeld(*agent, *trainer);
+    }
     shutdown_.RemoveHandler(handler);
     return conclusion;
   }
@@ -226,7 +240,51 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status Train(PlannerAgent& agent, EpochStop& stop, Joined& joined, uint64_t& next_iteration) {
+  // Writes what this rank holds, where the ranks that are left can go on from it.
+  void RescueWhatIsHeld(PlannerAgent& agent, const Trainer& trainer) {
+    const Registration& self = agent.registration();
+    if (HolderRings(self.job).empty()) return;
+    const absl::Time began = absl::Now();
+    const absl::StatusOr<std::optional<Checkpoint>> newest =
+        FindCheckpointOfJob(options_.checkpoint_dir, options_.job_id, started_from_);
+    const bool has_one = newest.ok() && newest->has_value();
+    agent.Linger();
+    const uint64_t first = trainer.first_iteration();
+    const uint64_t iterations = trainer.holds().value_or(first) - first + 1;
+    const RescueReport report =
+        Rescue({.directory = options_.checkpoint_dir,
+                .rank = self.rank,
+                .epoch = self.epoch,
+                .job = &self.job,
+                .holds = trainer.holds(),
+                .goes_back_to = has_one ? (*newest)->manifest.next_iteration : self.job.first_iteration,
+                .iteration_time = (began - training_began_) / static_cast<double>(iterations),
+                .part =
+                    [&](RescueParts::StillWanted still_wanted) {
+                      return trainer.PartOfRescue(std::move(still_wanted));
+                    },
+                .send_reports = [&](absl::Duration time) { agent.SendLeftReports(time).IgnoreError(); },
+                .completed = [&] { return agent.Completed(); },
+                .wait = [this, told = absl::InfiniteFuture()](
+                            absl::Duration time) mutable { return WaitInRescue(time, told); },
+                .kept = options_.kept_checkpoints,
+                .longest = std::min(kLongestRescue, EpochGrace() / 2)});
+    if (report.end == RescueEnd::kNothingToSave) return;
+    took_part_in_rescue_ = report.end != RescueEnd::kNotSound;
+    metrics_.OnRescue(NameOf(report.end), absl::Now() - began);
+  }
+
+  // Who is told to end while a rescue is under way has half of the grace for it. `told`: when that was.
+  absl::Status WaitInRescue(absl::Duration time, absl::Time& told) {
+    if (shutdown_.WaitFor(time).ok()) return absl::OkStatus();
+    told = std::min(told, absl::Now());
+    if (absl::Now() - told > shutdown_.grace() / 2) return shutdown_.reason();
+    absl::SleepFor(time);
+    return absl::OkStatus();
+  }
+
+  absl::Status Train(PlannerAgent& agent, EpochStop& stop, Joined& joined, std::unique_ptr<Trainer>& trainer,
+                     uint64_t& next_iteration) {
     PENSTOCK_ASSIGN_OR_RETURN(joined, Join(options_, agent, stop, *accelerator_.device));
     const SoftStop soft_stop(shutdown_, SoftStopTime());
     stop.SetAbort([communicator = joined.communicator.get()](const absl::Status& why) {
@@ -234,7 +292,8 @@ class Worker {
     });
     // The checkpoints are used by the trainer's votes, and copy what it trains.
     Checkpointing* writing = nullptr;
-    Trainer trainer({.registration = &agent.registration(),
+    trainer = std::make_unique<Trainer>(
+        TrainerParts{.registration = &agent.registration(),
                      .device = accelerator_.device.get(),
                      .communicator = joined.communicator.get(),
                      .checkpoint_dir = options_.checkpoint_dir,
@@ -242,25 +301,27 @@ class Worker {
                      .init_from = options_.init_from,
                      .base = options_.base,
                      .votes = [&] { return VotesOf(*writing); },
-                     .gradients_dir = options_.gradients_dir});
+                     .gradients_dir = options_.gradients_dir,
+                     .watches_steps = MayRescue() && !HolderRings(agent.registration().job).empty()});
     Checkpointing checkpoints(
         {.directory = WritesCheckpoints() ? options_.checkpoint_dir : "",
          .rank = agent.registration().rank,
          .job = &agent.registration().job,
-         .part = [&](bool training_goes_on) { return trainer.Part(training_goes_on); },
+         .part = [&](bool training_goes_on) { return trainer->Part(training_goes_on); },
          .reported = [&] { return agent.Reported(); },
          .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
-         .meet = [&] { return trainer.Meet(); },
+         .meet = [&] { return trainer->Meet(); },
          .part_written = [&](size_t bytes, absl::Duration took) { metrics_.OnCheckpointPart(bytes, took); },
          .kept = options_.kept_checkpoints,
          .goes_on_after_failure = options_.checkpoint_failures == "continue",
          .given_up = [&](const absl::Status& why) { metrics_.OnCheckpointFailed(why); }});
     writing = &checkpoints;
-    agent.StartPrograms(trainer.first_iteration());
+    training_began_ = absl::Now();
+    agent.StartPrograms(trainer->first_iteration());
     const absl::Status status = RunTrainingLoop(
         agent,
-        {.prepare = [&](std::shared_ptr<const Program> program) { trainer.Prepare(std::move(program)); },
-         .run = [&](const Program& program) { return RunTraced(trainer, agent.registration(), program); },
+        {.prepare = [&](std::shared_ptr<const Program> program) { trainer->Prepare(std::move(program)); },
+         .run = [&](const Program& program) { return RunTraced(*trainer, agent.registration(), program); },
          .checkpoints = &checkpoints,
          .stop_reason = [&] { return shutdown_.wanted(); },
          .ran =
@@ -305,6 +366,7 @@ class Worker {
     return WritesCheckpoints() ? absl::Seconds(options_.stop_seconds) : absl::ZeroDuration();
   }
   bool WritesCheckpoints() const { return !options_.checkpoint_dir.empty() && !options_.no_checkpoints; }
+  bool MayRescue() const { return WritesCheckpoints() && !options_.no_rescue; }
   absl::Duration PlannerTimeout() const { return absl::Seconds(options_.planner_timeout_s); }
 
   const RunOptions& options_;
@@ -318,6 +380,10 @@ class Worker {
   std::optional<Checkpoint> started_from_;
   // What the epoch begins with.
   std::optional<Checkpoint> checkpoint_;
+  // Its first program was asked for.
+  absl::Time training_began_;
+  // In the epoch before: it knows what came of it.
+  bool took_part_in_rescue_ = false;
 };
 
 }  // namespace

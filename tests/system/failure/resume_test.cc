@@ -42,7 +42,7 @@ class ResumeTest : public ::testing::Test {
     return {.dataset = dataset_,
             .checkpoint_dir = cluster_.folder().Path(checkpoints),
             .resume = resume,
-            .arguments = {"--max-rejoins=0"}};
+            .arguments = {"--max-rejoins=0", "--no-rescue"}};
   }
 
   // The tensors of every rank after the last iteration, as they are written.

@@ -132,6 +132,14 @@ TEST_F(WorkerMetricsTest, CountsCheckpointsThatAreGivenUp) {
                                                        "RESOURCE_EXHAUSTED[^}]*\\} 1"));
 }
 
+TEST_F(WorkerMetricsTest, CountsRescuesByTheirEnd) {
+  Join();
+  metrics_.OnRescue("complete", absl::Seconds(3));
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, testing::ContainsRegex("penstock_worker_rescues_total\\{[^}]*complete[^}]*\\} 1"));
+  EXPECT_THAT(text, HasSubstr(Line("penstock_worker_rescue_seconds_sum", kRank, "3")));
+}
+
 TEST_F(WorkerMetricsTest, CountsFailedEpochsByTheirReason) {
   metrics_.OnEpochFailed(absl::UnavailableError("no planner"));
   Join();

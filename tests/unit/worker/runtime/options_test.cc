@@ -40,8 +40,13 @@ TEST(WorkerOptions, AreReadFromTheCommandLine) {
   EXPECT_EQ(command.run.planner, "h:1");
   EXPECT_EQ(command.run.rank, 3u);
   EXPECT_TRUE(command.run.resume);
+  EXPECT_FALSE(command.run.no_rescue);
   EXPECT_EQ(command.run.threads, 1u);
   EXPECT_FALSE(command.profile.has_value());
+}
+
+TEST(WorkerOptions, ARescueCanBeLeftOut) {
+  EXPECT_TRUE(Parse({"--planner=h:1", "--job=j", "--dataset=d", "--no-rescue"}).run.no_rescue);
 }
 
 TEST(WorkerOptions, TheTasksOfAMixtureKeepTheirOrder) {
