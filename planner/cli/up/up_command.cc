@@ -140,6 +140,9 @@ void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
           "tries the next one; stop ends the epoch")
       ->check(CLI::IsMember({"continue", "stop"}))
       ->capture_default_str();
+  command.add_flag("--no-rescue", up.no_rescue,
+                   "When a worker is lost, go back to the newest checkpoint, and do not write one of what "
+                   "the others hold");
   command
       .add_option(
           "--stop-seconds", up.stop_seconds,

@@ -254,6 +254,12 @@ bool WritesCheckpoints(const UpOptions& options) {
   return !options.no_checkpoints && (trains || options.checkpoint_every > 0);
 }
 
+bool MayRescue(const UpOptions& options) {
+  const bool redundant = options.strategies.empty() && !options.planning.shard_optimizer_state &&
+                         options.data * options.context > 1;
+  return redundant && WritesCheckpoints(options) && !options.no_rescue;
+}
+
 uint32_t ThreadsOfEachWorker(const UpOptions& options) {
   if (options.threads != 0) return options.threads;
   const uint32_t share = std::max(1U, std::thread::hardware_concurrency() / WorkersOfOneMachine(options));

@@ -175,6 +175,8 @@ struct UpOptions {
   size_t kept_checkpoints = kKeptCheckpoints;
   // "continue": training goes on after a checkpoint that cannot be written; or "stop".
   std::string checkpoint_failures = "continue";
+  // A run that loses a rank goes back to the newest checkpoint, whatever the others hold.
+  bool no_rescue = false;
   // On a signal: seconds for the iteration and its checkpoint.
   uint32_t stop_seconds = 60;
   // Threads of each worker; 0: the machine's cores divided by the workers, at least 1, on GPUs at most 4.
@@ -214,6 +216,8 @@ absl::Status FindGpus(UpOptions* options);
 
 // Of simulated devices only where they are asked for: nothing is trained.
 bool WritesCheckpoints(const UpOptions& options);
+// Whether workers write what they hold when one is lost: each has what another one has too.
+bool MayRescue(const UpOptions& options);
 
 // Threads of one worker: as asked for, or an equal share of the cores (with --hosts: of machines like this
 // one).

@@ -64,6 +64,8 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 // For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
 // they are taken to hang.
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
+// More of the first where workers write what they hold before they leave it (worker/runtime/rescue.h).
+constexpr absl::Duration kRescueTime = absl::Seconds(30);
 constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
 // More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
 constexpr absl::Duration kGpuStart = absl::Seconds(60);
@@ -110,6 +112,7 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
   arguments.push_back(absl::StrCat("--checkpoint-failures=", options_.checkpoint_failures));
   arguments.push_back(absl::StrCat("--keep-checkpoints=", options_.kept_checkpoints));
+  if (options_.no_rescue) arguments.emplace_back("--no-rescue");
   if (!simulated()) {
     if (!options_.mix.empty())
       arguments.push_back(absl::StrCat("--mix=", ToText(WithAbsolutePaths(options_.mix))));
@@ -448,7 +451,8 @@ absl::Status UpRun::Supervise(const TrainingRun& run) {
                           .max_restarts = options_.max_restarts,
                           .heartbeat_timeout = HeartbeatTimeoutOf(job_),
                           .join_timeout = kJoinTimeout + Crowding(options_) +
-                                          (IsOnGpus(options_) ? kGpuStart : absl::ZeroDuration()),
+                                          (IsOnGpus(options_) ? kGpuStart : absl::ZeroDuration()) +
+                                          (MayRescue(options_) ? kRescueTime : absl::ZeroDuration()),
                           .planner_timeout = kPlannerTimeout,
                           .say = [this](const std::string& text) { console_.SayNews(text); }});
   }

@@ -194,6 +194,25 @@ TEST(UpOptionsTest, CheckpointsAreWrittenUnlessNobodyWantsThem) {
   EXPECT_TRUE(WritesCheckpoints(simulated));
 }
 
+TEST(UpOptionsTest, WorkersRescueWhatSeveralOfThemHold) {
+  UpOptions options;
+  EXPECT_FALSE(MayRescue(options)) << "one replica";
+  options.data = 2;
+  EXPECT_TRUE(MayRescue(options));
+  UpOptions divided = options;
+  divided.planning.shard_optimizer_state = true;
+  EXPECT_FALSE(MayRescue(divided));
+  UpOptions unwanted = options;
+  unwanted.no_rescue = true;
+  EXPECT_FALSE(MayRescue(unwanted));
+  UpOptions without = options;
+  without.no_checkpoints = true;
+  EXPECT_FALSE(MayRescue(without));
+  options.data = 1;
+  options.context = 2;
+  EXPECT_TRUE(MayRescue(options));
+}
+
 TEST(UpOptionsTest, NumbersOfTrainingAreFiniteAndNotNegative) {
   const double kBad[] = {std::nan(""), std::numeric_limits<double>::infinity(), -1.0};
   const std::pair<const char*, double UpOptions::*> kFlags[] = {
