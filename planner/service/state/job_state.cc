@@ -66,7 +66,7 @@ JobState::JobState(const store::v1::JobSnapshot& saved)
       planned_(saved.planned()),
       progress_(saved),
       membership_(ranks_, saved.epoch()),
-      summaries_(saved.summaries().begin(), saved.summaries().end()) {
+      summaries_(saved, progress_.completed()) {
   if (saved.has_topology()) topologies_.push_back(saved.topology());
   topologies_.insert(topologies_.end(), saved.other_topologies().begin(), saved.other_topologies().end());
   for (const store::v1::IterationPlanned& plan : saved.plans()) plans_[plan.iteration()] = plan;
@@ -100,7 +100,7 @@ store::v1::JobSnapshot JobState::Save() const {
   }
   *saved.mutable_planned() = planned_.Save();
   progress_.Save(&saved);
-  for (const v1::IterationSummary& summary : summaries_) *saved.add_summaries() = summary;
+  summaries_.Save(&saved);
   *saved.mutable_epoch() = membership_.Save();
   for (const store::v1::CostsRevised& costs : costs_) *saved.add_costs() = costs;
   for (const auto& [iteration, tries] : tries_) {
@@ -211,7 +211,7 @@ void JobState::Restart(uint64_t first_iteration) {
   progress_.Restart(first_iteration);
   // The checkpoint may be ahead of what is planned.
   planned_.SkipTo(first_iteration);
-  while (!summaries_.empty() && summaries_.back().iteration() >= first_iteration) summaries_.pop_back();
+  summaries_.BeginAt(first_iteration);
   reports_.clear();
 }
 
@@ -231,9 +231,9 @@ void JobState::SumUp(uint64_t iteration) {
   reports_.erase(iteration);
   const store::v1::IterationPlanned* plan = PlanOf(iteration);
   if (plan == nullptr) return;  // a rank reported it before it was planned: no engine takes that
-  v1::IterationSummary& summary = summaries_.emplace_back(Summarize(*plan, reports));
+  v1::IterationSummary summary = Summarize(*plan, reports);
   summary.set_planned_ahead(static_cast<uint32_t>(std::max(planned_.next(), iteration + 1) - iteration - 1));
-  if (summaries_.size() > kKeptSummaries) summaries_.pop_front();
+  summaries_.Add(std::move(summary));
 }
 
 void JobState::ForgetOldIterations() {

@@ -22,12 +22,13 @@
 #include "planner/service/state/iteration_counter.h"
 #include "planner/service/state/membership.h"
 #include "planner/service/state/progress.h"
+#include "planner/service/state/summary_history.h"
 
 namespace penstock {
 
 class JobState {
  public:
-  static constexpr size_t kKeptSummaries = 4096;
+  static constexpr size_t kKeptSummaries = SummaryHistory::kKept;
 
   // The state after a job's first event.
   explicit JobState(const v1::JobSpec& spec, int64_t unix_ns = 0);
@@ -82,7 +83,7 @@ class JobState {
   // After the last iteration that was ever planned.
   uint64_t planned_end() const { return planned_end_; }
   // Ascending; the last kKeptSummaries.
-  const std::deque<v1::IterationSummary>& summaries() const { return summaries_; }
+  const std::deque<v1::IterationSummary>& summaries() const { return summaries_.summaries(); }
 
  private:
   void Apply(const store::v1::BatchesAccepted& event);
@@ -118,7 +119,7 @@ class JobState {
   std::map<uint64_t, store::v1::IterationPlanned> plans_;
   // By iteration, then rank; of iterations that some rank has not reported.
   std::map<uint64_t, std::map<uint32_t, store::v1::IterationReported>> reports_;
-  std::deque<v1::IterationSummary> summaries_;
+  SummaryHistory summaries_;
   // By their first iteration; the first one is that of the oldest iteration that is held.
   std::deque<store::v1::CostsRevised> costs_;
   uint64_t planned_end_ = 0;
