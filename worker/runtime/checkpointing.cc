@@ -38,7 +38,7 @@ bool Checkpointing::IsLast(uint64_t iteration) const {
 
 bool Checkpointing::IsDue(uint64_t iteration, const Votes& votes) const {
   const uint64_t interval = parts_.job->training.checkpoint_interval;
-  return votes.stop || IsLast(iteration) || (interval > 0 && (iteration + 1) % interval == 0);
+  return TrainingEndsWith(iteration, votes) || (interval > 0 && (iteration + 1) % interval == 0);
 }
 
 absl::Status Checkpointing::AfterIteration(uint64_t iteration, const Votes& votes) {
@@ -48,7 +48,7 @@ absl::Status Checkpointing::AfterIteration(uint64_t iteration, const Votes& vote
   if (pending_.has_value() && !votes.unwritten) Complete(/*training_goes_on=*/true);
   if (!IsDue(iteration, votes)) return absl::OkStatus();
   if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/true));
-  const bool training_goes_on = !votes.stop && !IsLast(iteration);
+  const bool training_goes_on = !TrainingEndsWith(iteration, votes);
   PENSTOCK_RETURN_IF_ERROR(Begin(iteration + 1, training_goes_on));
   return training_goes_on ? absl::OkStatus() : WaitForDisk();
 }

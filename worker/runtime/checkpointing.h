@@ -85,6 +85,10 @@ class Checkpointing {
   // last one, and where a rank is to stop. In the last two cases the part is on the disk when this returns,
   // before the iteration is reported.
   absl::Status AfterIteration(uint64_t iteration, const Votes& votes);
+  // Whether the iteration is one of those two cases.
+  bool TrainingEndsWith(uint64_t iteration, const Votes& votes) const {
+    return votes.stop || IsLast(iteration);
+  }
 
   // All ranks end here, or may: the checkpoint after the last iteration is complete when this returns.
   absl::Status BeforeStop();

@@ -44,7 +44,9 @@ class FakeControlPlane : public ControlPlane {
     flushed = reports.size();
     return flush_status;
   }
-  uint64_t Reported() const override { return reports.empty() ? 0 : reports.back().iteration + 1; }
+  uint64_t Reported() const override {
+    return reports.empty() || reported_late ? 0 : reports.back().iteration + 1;
+  }
   absl::Status ReportFailure(const absl::Status& failure, absl::Duration) override { return failure; }
   void Leave() override {}
 
@@ -60,6 +62,8 @@ class FakeControlPlane : public ControlPlane {
 
   std::deque<NextProgram> programs;
   std::vector<IterationReport> reports;
+  // The planner has none yet.
+  bool reported_late = false;
   absl::Status report_status;
   absl::Status flush_status;
   // Reports that were there when the last flush came.
@@ -89,7 +93,7 @@ class TrainingLoopTest : public ::testing::Test {
                                .meet =
                                    [this] {
                                      events_.push_back(absl::StrCat("meet, ", control_.flushed, " reports"));
-                                     return absl::OkStatus();
+                                     return meet_status_;
                                    }});
     return RunTrainingLoop(
         control_,
@@ -101,7 +105,7 @@ class TrainingLoopTest : public ::testing::Test {
            events_.push_back(absl::StrCat("run ", program.iteration));
            if (program.iteration == failing_) return absl::UnavailableError("rank 1 is gone");
            IterationResult result{.loss = 0.5, .peak_memory_bytes = 77, .duration_ns = 9};
-           result.votes.stop = program.iteration == stopping_;
+           result.votes = {.stop = program.iteration == stopping_, .unwritten = control_.reported_late};
            return result;
          },
          .checkpoints = &checkpoints,
@@ -118,6 +122,7 @@ class TrainingLoopTest : public ::testing::Test {
   uint64_t failing_ = 99;
   uint64_t stopping_ = 99;
   absl::Status stop_reason_;
+  absl::Status meet_status_;
   std::vector<std::string> events_;
   std::vector<uint64_t> prepared_;
   // By iteration: what the loop says of the wait for its program.
@@ -175,6 +180,26 @@ TEST_F(TrainingLoopTest, ARankThatIsNotToStopGoesOnAfterTheCheckpointOfTheOthers
   EXPECT_EQ(Run(folder_.path()), absl::UnavailableError("the planner is gone"));
   EXPECT_THAT(events_, ::testing::Contains("finished 4"));
   EXPECT_THAT(CompleteCheckpoints(folder_.path()), ElementsAre(4));
+}
+
+TEST_F(TrainingLoopTest, AnIterationThatIsDoneIsReportedThoughARankIsLostAtItsCheckpoint) {
+  job_.training.checkpoint_interval = 1;
+  for (uint64_t iteration = 0; iteration < 3; ++iteration) control_.Add(iteration);
+  control_.reported_late = true;
+  meet_status_ = absl::UnavailableError("rank 1 is gone");
+  EXPECT_TRUE(absl::IsUnavailable(Run(folder_.path())));
+  EXPECT_THAT(events_, ::testing::Contains(::testing::StartsWith("meet")));
+  EXPECT_EQ(control_.reports.size(), 2u);
+}
+
+TEST_F(TrainingLoopTest, TheLastIterationIsNotReportedWhereItsCheckpointFails) {
+  job_.training.checkpoint_interval = 1;
+  control_.Add(4);
+  control_.Add(5);
+  control_.reported_late = true;
+  meet_status_ = absl::UnavailableError("rank 1 is gone");
+  EXPECT_TRUE(absl::IsUnavailable(Run(folder_.path())));
+  EXPECT_EQ(control_.reports.size(), 1u);
 }
 
 TEST_F(TrainingLoopTest, EndsWithTheErrorOfAnIterationAndDoesNotReportIt) {
