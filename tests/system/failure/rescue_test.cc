@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <optional>
 #include <random>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/files/files.h"
 #include "tests/support/environment.h"
@@ -172,6 +175,32 @@ TEST_F(RescuedRunTest,
   EXPECT_EQ(loss.began, newest);
   EXPECT_THAT(LogOf(0), HasSubstr("going back to the newest checkpoint"));
   EXPECT_EQ(Finish(job.job_id()), expected);
+}
+
+// A replacement that stands by has looked for a checkpoint before there was any, and comes first or last.
+TEST_F(RescuedRunTest, AWorkerThatLookedTooEarlyLooksAgainAndNoIterationIsMissing) {
+  const std::vector<Figures> expected = Undisturbed(2);
+  const v1::JobSpec job = Job("lost", 2);
+  Start(job);
+  cluster_.WaitForIterations(job.job_id(), 4);
+  const std::string log = cluster_.folder().Path("standby.log");
+  const auto standby = cluster_.StartWorker(job, 1, Settings(job.job_id(), /*resume=*/true), log);
+  ASSERT_NE(standby, nullptr);
+  const absl::Time deadline = absl::Now() + Cluster::kDeadline;
+  while (!absl::StrContains(ReadFile(log).value_or(""), "not registered yet") && absl::Now() < deadline)
+    standby->WaitFor(absl::Milliseconds(5));
+  const uint64_t completed = cluster_.Completed(job.job_id());
+  const uint64_t epoch = cluster_.Epoch(job.job_id());
+  cluster_.worker(1).Stop(absl::ZeroDuration());
+  cluster_.WaitForIterationAfterEpoch(job.job_id(), epoch);
+  if (HasFatalFailure()) return;
+  RecordProperty("completed", static_cast<int>(completed));
+  RecordProperty("began", static_cast<int>(BeganAt(job.job_id())));
+  cluster_.Submit(job.job_id(), batches_);
+  const std::optional<ExitStatus> ended = standby->WaitFor(Cluster::kDeadline);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << ReadFile(log).value_or("");
+  EXPECT_EQ(cluster_.FiguresOf(job.job_id()), expected);
 }
 
 TEST_F(RescuedRunTest, WithoutARescueTheJobGoesBackToItsNewestCheckpoint) {
