@@ -78,6 +78,13 @@ std::string UnevenExperts(const v1::CostProfile& profile) {
   return absl::StrCat("experts       ", absl::StrJoin(loads, ", "), "\n");
 }
 
+// Likewise.
+std::string Noise(const v1::CostProfile& profile) {
+  if (profile.pass_noise() == 0) return "";
+  return absl::StrFormat("noise         passes differ by %.3g %% from what is foretold\n",
+                         100 * profile.pass_noise());
+}
+
 std::string Describe(const v1::CostProfile& profile) {
   const v1::Cluster& cluster = profile.cluster();
   return absl::StrCat(
@@ -87,7 +94,7 @@ std::string Describe(const v1::CostProfile& profile) {
       cluster.gpus_per_node(), " ranks a node\n", "links         ",
       Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
       Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
-      SlowRanks(profile), UnevenExperts(profile),
+      SlowRanks(profile), UnevenExperts(profile), Noise(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
                       "--shard-optimizer-state; a step takes %.3g ns a byte\n\n",
                       profile.state_bytes_per_parameter_byte(),
@@ -134,12 +141,21 @@ ProfileFigures Ratios(const ProfileFigures& figures, const ProfileFigures& other
   return ratios;
 }
 
+// A line, where either has noise: how far passes of each differ from what is foretold.
+std::string CompareNoise(const v1::CostProfile& one, const v1::CostProfile& other) {
+  if (one.pass_noise() == 0 && other.pass_noise() == 0) return "";
+  return absl::StrFormat("noise         %.3g %% by %.3g %%\n\n", 100 * other.pass_noise(),
+                         100 * one.pass_noise());
+}
+
 absl::Status RunCompare(const ProfileFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("FILE", flags.file));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile other, ReadProfileFile("OTHER", flags.other));
   PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures figures, FiguresOf(file));
   PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures others, FiguresOf(other, figures.lengths));
-  Print(flags, absl::StrCat(flags.other, " by ", flags.file, ": above 1 is slower, or keeps more\n\n"),
+  Print(flags,
+        absl::StrCat(flags.other, " by ", flags.file, ": above 1 is slower, or keeps more\n\n",
+                     CompareNoise(file.profile(), other.profile())),
         Ratios(figures, others));
   return absl::OkStatus();
 }

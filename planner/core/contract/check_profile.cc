@@ -30,6 +30,7 @@ constexpr Limit kOptimizerNs = {1e6, "nanoseconds a byte"};
 constexpr Limit kBackwardRatio = {1000, "units of the forward pass"};
 constexpr Limit kEfficiency = {100, "parts of the speed of a whole layer"};
 constexpr Limit kShare = {1, "a share between 0 and 1"};
+constexpr Limit kNoise = {1, "parts of a pass, 0.05 for 5 %"};
 constexpr double kMostSlowness = 100;
 constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
 // What-if questions set links that are as good as free.
@@ -298,6 +299,7 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
       Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));
   PENSTOCK_RETURN_IF_ERROR(CheckSlowRanks(profile));
   PENSTOCK_RETURN_IF_ERROR(CheckExpertLoads(profile));
+  PENSTOCK_RETURN_IF_ERROR(Check("pass_noise", profile.pass_noise(), kNoise));
   return CheckCluster(profile.cluster());
 }
 

@@ -195,6 +195,7 @@ absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architect
   profile.optimizer_ns_per_parameter_byte = proto.optimizer_ns_per_parameter_byte();
   profile.cluster = ClusterFromProto(proto.cluster());
   profile.slow_ranks = SlowRanksFromProto(proto);
+  profile.pass_noise = proto.pass_noise();
   for (const v1::ExpertLoad& load : proto.expert_loads())
     profile.expert_loads.push_back({static_cast<int32_t>(load.ranks()), load.fullest()});
   return profile;

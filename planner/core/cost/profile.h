@@ -134,6 +134,8 @@ struct Profile {
   Cluster cluster;
   // Ascending by rank.
   std::vector<SlowRank> slow_ranks;
+  // Standard deviation of the logarithm of what passes take over what they are said to. 0: they are exact.
+  double pass_noise = 0;
   // Ascending by ranks. Empty in a profile that is loaded (loaded_experts.h).
   std::vector<ExpertLoad> expert_loads;
   // Of the mesh that it is loaded for: rows of the fullest of the ranks that divide the experts, over an even

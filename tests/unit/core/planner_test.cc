@@ -335,6 +335,10 @@ INSTANTIATE_TEST_SUITE_P(
                kInvalid, "job.profile.slow_ranks[1].rank: 1; ranks must ascend"},
         BadJob{"SlowRankOfNobody", [](v1::JobSpec* job) { AddSlowRank(job, 4, 2); }, kInvalid,
                "job.profile.slow_ranks: rank 4; job.mesh has 4 ranks"},
+        BadJob{"NoiseInPercent", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(5); },
+               kInvalid, "job.profile.pass_noise: 5; more than 1: is it in parts of a pass"},
+        BadJob{"NoiseBelowNone", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(-0.1); },
+               kInvalid, "job.profile.pass_noise: -0.1"},
         BadJob{
             "BackwardRatio",
             [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers(0)->clear_backward_ratio_none(); },
