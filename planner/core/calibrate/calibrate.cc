@@ -15,6 +15,7 @@
 #include "planner/core/calibrate/foretold_pass.h"
 #include "planner/core/calibrate/least_squares.h"
 #include "planner/core/calibrate/measured_expert_load.h"
+#include "planner/core/calibrate/measured_noise.h"
 #include "planner/core/calibrate/revise_profile.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
@@ -110,8 +111,11 @@ std::array<double, kLinks> LinkFactors(const std::array<std::vector<double>, kLi
 absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iterations,
                                         const CostModel& costs, const CostModel& in_effect, const Job& job) {
   Measurements all;
+  int number = 0;
   for (const ObservedIteration& iteration : iterations) {
     PENSTOCK_ASSIGN_OR_RETURN(Measurements one, MeasurementsOf(iteration, costs, in_effect, job));
+    for (MeasuredPass& pass : one.passes) pass.iteration = number;
+    ++number;
     all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
     all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(),
                                 one.optimizer_ratios.end());
@@ -123,10 +127,12 @@ absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iter
   return all;
 }
 
-// The costs of passes, and who is slow. A fit to all ranks lies between the slow and the others: passes are
-// fitted again as they would have been on ranks that are not slow. `costs`: what `base` says.
+// The costs of passes, who is slow, and how noisy all are. A fit to all ranks lies between the slow and the
+// others: passes are fitted again as they would have been on ranks that are not slow. `costs`: what `base`
+// says.
 absl::StatusOr<CostFactors> FitPasses(const CostModel& costs, const v1::CostProfile& base, const Job& job,
-                                      absl::Span<const SlowRank> before, std::vector<MeasuredPass> passes) {
+                                      const v1::CostProfile& in_effect, std::vector<MeasuredPass> passes) {
+  const std::vector<SlowRank> before = SlowRanksFromProto(in_effect);
   std::vector<SlowRank> slow;
   CostFactors factors;
   for (int round = 0; round < kSlowRankRounds; ++round) {
@@ -135,8 +141,9 @@ absl::StatusOr<CostFactors> FitPasses(const CostModel& costs, const v1::CostProf
     factors = FitCosts(costs, usual);
     PENSTOCK_ASSIGN_OR_RETURN(Profile fitted, ProfileFromProto(ReviseProfile(base, job.architecture, factors),
                                                                job.architecture, job.windows));
-    std::vector<SlowRank> found = FindSlowRanks(CostModel(std::move(fitted), job), passes, before,
-                                                /*peers_alone=*/round == 0);
+    const CostModel fitted_costs(std::move(fitted), job);
+    std::vector<SlowRank> found = FindSlowRanks(fitted_costs, passes, before, /*peers_alone=*/round == 0);
+    factors.pass_noise = MeasuredNoise(fitted_costs, passes, in_effect.pass_noise());
     const bool settled = round > 0 && LargestChange(slow, found) < kSettled;
     slow = std::move(found);
     if (settled) break;
@@ -158,14 +165,14 @@ v1::CostProfile BaseOf(const Planner& planner, const v1::CostProfile& in_effect,
 
 absl::StatusOr<CostFactors> FactorsOf(const Job& job, const v1::CostProfile& base, v1::CostProfile in_effect,
                                       absl::Span<const ObservedIteration> iterations) {
-  const std::vector<SlowRank> before = SlowRanksFromProto(in_effect);
   *in_effect.mutable_expert_loads() = base.expert_loads();
   PENSTOCK_ASSIGN_OR_RETURN(Profile of_base, ProfileFromProto(base, job.architecture, job.windows));
   PENSTOCK_ASSIGN_OR_RETURN(Profile of_effect, ProfileFromProto(in_effect, job.architecture, job.windows));
   const CostModel costs(std::move(of_base), job);
   PENSTOCK_ASSIGN_OR_RETURN(Measurements all,
                             MeasuredIn(iterations, costs, CostModel(std::move(of_effect), job), job));
-  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FitPasses(costs, base, job, before, std::move(all.passes)));
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
+                            FitPasses(costs, base, job, in_effect, std::move(all.passes)));
   factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
   factors.links = LinkFactors(all.transfer_ratios);
   return factors;
@@ -212,7 +219,8 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   if (result.error_after <= result.error_before - kLeastGain) return result;
   const bool other_speeds =
       LargestChange(SlowRanksFromProto(in_effect), SlowRanksFromProto(result.profile)) >= kSpeedChange;
-  const bool other_work = other_speeds || ChangeOfLoads(in_effect, result.profile) >= kLoadChange;
+  const bool other_work = other_speeds || ChangeOfLoads(in_effect, result.profile) >= kLoadChange ||
+                          in_effect.pass_noise() != result.profile.pass_noise();
   if (other_work && result.error_after <= result.error_before + kMostLoss) return result;
   return std::nullopt;
 }

@@ -20,6 +20,8 @@ struct MeasuredPass {
   MeasuredKind kind = MeasuredKind::kForward;
   // -1: nobody says which.
   int rank = -1;
+  // Counts the iterations that were measured together.
+  int iteration = 0;
   int stage = 0;
   // Of its rank's share of the micro-batch.
   TokenSums sums;

@@ -129,6 +129,7 @@ v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture archi
       added->set_factor(slow.factor);
     }
   }
+  if (factors.pass_noise.has_value()) revised.set_pass_noise(*factors.pass_noise);
   if (factors.expert_load.has_value()) ReviseLoad(*factors.expert_load, &revised);
   return revised;
 }
