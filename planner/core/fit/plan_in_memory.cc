@@ -9,6 +9,7 @@
 #include "planner/core/fit/free_memory.h"
 #include "planner/core/search/local_search.h"
 #include "planner/core/search/policies.h"
+#include "planner/core/search/steady_orders.h"
 #include "planner/core/simulate/memory_account.h"
 
 namespace penstock::core {
@@ -128,6 +129,8 @@ class MemoryFit {
 
  private:
   absl::Status Rebuild();
+  // The programs; where there is noise, in orders that it hurts less, if these fit.
+  absl::Status BuildSteady();
   // Recomputes layers until the programs fit or nothing is left to recompute.
   absl::Status Relieve();
   // Takes what the programs use above the limit away from the ranks, more of it with every attempt, and puts
@@ -148,6 +151,21 @@ class MemoryFit {
 absl::Status MemoryFit::Rebuild() {
   PENSTOCK_ASSIGN_OR_RETURN(programs_, MakePrograms(space_, job_, candidate_, &pipelines_));
   return absl::OkStatus();
+}
+
+absl::Status MemoryFit::BuildSteady() {
+  const bool may_be_steadier = space_.costs().profile().pass_noise > 0 && !space_.is_strict() &&
+                               candidate_.makespan < kInfeasibleNs && !space_.stop().stopped();
+  if (!may_be_steadier) return Rebuild();
+  const std::vector<CandidateReplica> replicas = candidate_.replicas;
+  std::vector<std::vector<Pass>> orders = candidate_.orders;
+  SteadyOrders(space_, NoiseSeed(samples_), run_tasks_, &candidate_);
+  PENSTOCK_RETURN_IF_ERROR(Rebuild());
+  if (Fits(programs_, job_)) return absl::OkStatus();
+  candidate_.replicas = replicas;
+  candidate_.orders = std::move(orders);
+  SetMakespan(&candidate_);
+  return Rebuild();
 }
 
 absl::Status MemoryFit::Relieve() {
@@ -175,7 +193,7 @@ absl::Status MemoryFit::Tighten(int attempt) {
 }
 
 absl::StatusOr<FittedPlan> MemoryFit::Run() {
-  PENSTOCK_RETURN_IF_ERROR(Rebuild());
+  PENSTOCK_RETURN_IF_ERROR(BuildSteady());
   PENSTOCK_RETURN_IF_ERROR(Relieve());
   for (int attempt = 0; !Fits(programs_, job_); ++attempt) {
     if (attempt == kTightenings) return DescribeExcess(programs_, job_);

@@ -31,6 +31,8 @@ struct Candidate {
   std::vector<std::vector<Pass>> orders;
   // The largest of the replicas; kInfeasibleNs when one cannot run.
   int64_t makespan = kInfeasibleNs;
+  // Of the fastest one that was known where this one was taken for being steadier; else kInfeasibleNs.
+  int64_t fastest = kInfeasibleNs;
   // Of its space. A candidate that was made or changed when it had stopped is of no worth: it may lack slots
   // and replicas.
   StopToken stop;

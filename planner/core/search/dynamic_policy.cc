@@ -1,12 +1,14 @@
 #include "planner/core/search/dynamic_policy.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "planner/core/search/local_search.h"
 #include "planner/core/search/starts.h"
+#include "planner/core/search/steadiest.h"
 #include "planner/core/search/tune_rules.h"
 
 namespace penstock::core {
@@ -174,10 +176,14 @@ std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
 Candidate DynamicPolicy::Refine(std::vector<Candidate> candidates) {
   int rounds = 1;
   for (size_t left = candidates.size(); left > 1; left = (left + 1) / 2) ++rounds;
+  const double noise = costs_.profile().pass_noise;
+  // Those that lost, where there is noise.
+  std::vector<Candidate> set_aside;
   for (int round = 0; round < rounds; ++round) {
     if (round > 0) {
-      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>((candidates.size() + 1) / 2),
-                       candidates.end());
+      const auto worse = candidates.begin() + static_cast<std::ptrdiff_t>((candidates.size() + 1) / 2);
+      if (noise > 0) std::move(worse, candidates.end(), std::back_inserter(set_aside));
+      candidates.erase(worse, candidates.end());
     }
     const int64_t budget = RefinementBudget() / rounds / static_cast<int64_t>(candidates.size());
     if (space_.stop().stopped()) break;
@@ -188,7 +194,9 @@ Candidate DynamicPolicy::Refine(std::vector<Candidate> candidates) {
     });
     std::stable_sort(candidates.begin(), candidates.end(), IsBetter);
   }
-  return std::move(candidates.front());
+  if (noise == 0 || space_.stop().stopped()) return std::move(candidates.front());
+  std::ranges::move(set_aside, std::back_inserter(candidates));
+  return TakeSteadiest(space_, PassNoise(noise, NoiseSeed(tokens_)), std::move(candidates), run_tasks_);
 }
 
 int64_t DynamicPolicy::RefinementBudget() const {

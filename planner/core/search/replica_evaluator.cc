@@ -7,6 +7,7 @@ namespace {
 
 // A replayed pass takes about one part in so many of one that is scheduled.
 constexpr int64_t kReplaySpeed = 8;
+constexpr int64_t kNoisyReplaySpeed = 4;
 
 // What each context rank takes alone.
 void AddContexts(const CostModel& costs, int replica, int stage, const StageRecompute& recompute,
@@ -103,6 +104,30 @@ int64_t ReplicaEvaluator::Replay(const MicroBatchTable& table, absl::Span<const 
   if (!Gather(table, slots, replica)) return kInfeasibleNs;
   simulated_ += static_cast<int64_t>(order.size()) / kReplaySpeed;
   return replay_.Run(passes_, order, give_up_ns);
+}
+
+void ReplicaEvaluator::ReplayUnderNoise(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                                        absl::Span<const Pass> order, int replica, const PassNoise& noise,
+                                        absl::Span<int64_t> makespans) {
+  if (!Gather(table, slots, replica)) {
+    std::ranges::fill(makespans, kInfeasibleNs);
+    return;
+  }
+  for (size_t draw = 0; draw < makespans.size(); ++draw) {
+    const PassTable& passes = noisy_.Draw(passes_, order, noise, replica, static_cast<int>(draw));
+    makespans[draw] = replay_.Run(passes, order, kInfeasibleNs);
+  }
+  simulated_ += static_cast<int64_t>(makespans.size() * order.size()) / kNoisyReplaySpeed;
+}
+
+void ReplicaEvaluator::ScheduleUnderNoise(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                                          const ScheduleRules& rules, absl::Span<const Pass> order,
+                                          int replica, const PassNoise& noise, int draw,
+                                          std::vector<Pass>* scheduled) {
+  scheduled->clear();
+  if (!Gather(table, slots, replica)) return;
+  scheduler_.Run(noisy_.Draw(passes_, order, noise, replica, draw), rules, kInfeasibleNs, scheduled);
+  simulated_ += scheduler_.passes();
 }
 
 bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots,

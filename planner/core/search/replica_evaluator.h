@@ -7,6 +7,8 @@
 #include "absl/types/span.h"
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/schedule/list_scheduler.h"
+#include "planner/core/schedule/noisy_passes.h"
+#include "planner/core/schedule/pass_noise.h"
 #include "planner/core/schedule/pass_replay.h"
 #include "planner/core/search/micro_batch_table.h"
 #include "planner/core/search/schedule_space.h"
@@ -29,6 +31,18 @@ class ReplicaEvaluator {
   int64_t Replay(const MicroBatchTable& table, absl::Span<const int32_t> slots, absl::Span<const Pass> order,
                  int replica, int64_t give_up_ns = kInfeasibleNs);
 
+  // The same in each draw of `noise`, from 0 on: as many as `makespans` has. What fits in memory does so
+  // whatever passes take, for ranks keep their order; kInfeasibleNs where it does not.
+  void ReplayUnderNoise(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                        absl::Span<const Pass> order, int replica, const PassNoise& noise,
+                        absl::Span<int64_t> makespans);
+
+  // The order in which passes would run if they took what they take in a draw: `scheduled`, empty where
+  // memory is short. `order`: any order of theirs.
+  void ScheduleUnderNoise(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                          const ScheduleRules& rules, absl::Span<const Pass> order, int replica,
+                          const PassNoise& noise, int draw, std::vector<Pass>* scheduled);
+
   // Everything that programs are made of. In the given order if memory suffices for it, else in a new one.
   // False when the replica cannot run, or the space is stopped.
   bool MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ScheduleRules& rules,
@@ -46,6 +60,7 @@ class ReplicaEvaluator {
   const ScheduleSpace& space_;
   ListScheduler scheduler_;
   PassReplay replay_;
+  NoisyPasses noisy_;
   PassTable passes_;
   std::vector<int32_t> rows_;
   // [micro-batch][field][stage], as in the table.

@@ -73,6 +73,22 @@ TEST(DeterminismTest, AnyNumberOfThreadsMakesTheSamePlan) {
   }
 }
 
+TEST(DeterminismTest, AnyNumberOfThreadsMakesTheSamePlanForNoise) {
+  for (const GoldenJob& job : JobsToRepeat()) {
+    v1::JobSpec spec = job.given.job;
+    spec.mutable_profile()->set_pass_noise(0.2);
+    const auto planner = Planner::Create(spec);
+    ASSERT_TRUE(planner.ok()) << planner.status();
+    const std::string serial = (*planner)->MakePlan(job.given.batch)->SerializeAsString();
+    EXPECT_EQ((*planner)->MakePlan(job.given.batch, RunBackwards)->SerializeAsString(), serial) << job.name;
+    TaskPool pool(3);
+    EXPECT_EQ((*planner)->MakePlan(job.given.batch, pool.AsFunction())->SerializeAsString(), serial)
+        << job.name;
+    // A planner that is started again.
+    EXPECT_EQ((*Planner::Create(spec))->MakePlan(job.given.batch)->SerializeAsString(), serial) << job.name;
+  }
+}
+
 // Enough for three batches; a choice takes as long as planning them many times.
 constexpr int kTypicalSamples = 36;
 
