@@ -174,6 +174,7 @@ absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBat
   PENSTOCK_RETURN_IF_ERROR(SplitMeshes(spec, planned, &explanation));
   PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs,
                             AskWhatIf(spec, planned, explanation.ranks, progress, run_tasks));
+  PENSTOCK_ASSIGN_OR_RETURN(explanation.noise, CompareUnderNoise(spec, planned, run_tasks));
   return explanation;
 }
 
@@ -206,7 +207,9 @@ std::string Conclusion(const Explanation& explanation) {
 }
 
 std::string ToText(const Explanation& explanation) {
-  return absl::StrCat(TimeTable(explanation), "\n", WhatIfTable(explanation.what_ifs), "\n",
+  const std::string noise =
+      explanation.noise.has_value() ? absl::StrCat(ToText(*explanation.noise), "\n") : "";
+  return absl::StrCat(TimeTable(explanation), "\n", WhatIfTable(explanation.what_ifs), "\n", noise,
                       Conclusion(explanation), "\n");
 }
 
@@ -233,10 +236,12 @@ Json ToJson(const Explanation& explanation) {
     of_mesh.update(SharesAsJson(MeanOfMesh(explanation, mesh)));
     time["meshes"].push_back(std::move(of_mesh));
   }
-  return {{"parts", std::move(parts)},
-          {"time", std::move(time)},
-          {"what_if", std::move(what_ifs)},
-          {"conclusion", Conclusion(explanation)}};
+  Json json = {{"parts", std::move(parts)},
+               {"time", std::move(time)},
+               {"what_if", std::move(what_ifs)},
+               {"conclusion", Conclusion(explanation)}};
+  if (explanation.noise.has_value()) json["noise"] = ToJson(*explanation.noise);
+  return json;
 }
 
 }  // namespace penstock::cli

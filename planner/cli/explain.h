@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/cli/noise_comparison.h"
 #include "planner/cli/time_split.h"
 #include "planner/cli/what_if.h"
 #include "planner/core/parallel/run_tasks.h"
@@ -30,10 +32,13 @@ struct Explanation {
   std::vector<ExplainedMesh> meshes = {};
   // The most gain first.
   std::vector<WhatIf> what_ifs = {};
+  // Nothing where the profile says of no noise.
+  std::optional<NoiseComparison> noise = {};
 };
 
 // Plans the batch some ten times under other conditions. `job` is the one that the plan was made for.
-// `progress` and `run_tasks` as in AskWhatIf. Possible errors: those of SplitTime and AskWhatIf.
+// `progress` and `run_tasks` as in AskWhatIf. Possible errors: those of SplitTime, AskWhatIf and
+// CompareUnderNoise.
 absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned,
                                     const std::function<void(const std::string&)>& progress = nullptr,
                                     const core::RunTasks& run_tasks = core::RunSerially);
@@ -42,12 +47,12 @@ absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBat
 // Then what more ranks would gain.
 std::string Conclusion(const Explanation& explanation);
 
-// Two tables and the conclusion.
+// Two tables, the noise where there is some, and the conclusion.
 std::string ToText(const Explanation& explanation);
 
 // {parts: [[key, title]], time: {mean, busiest, idlest, and of several meshes meshes: [{mesh, ...}]},
-// what_if: [{condition, kind, makespan_ms, gain, ranks, advice}], conclusion}; times are shares of the
-// makespan.
+// what_if: [{condition, kind, makespan_ms, gain, ranks, advice}], conclusion, and where there is noise noise:
+// ToJson of a NoiseComparison}; times are shares of the makespan.
 nlohmann::ordered_json ToJson(const Explanation& explanation);
 
 }  // namespace penstock::cli

@@ -517,6 +517,25 @@ TEST_F(PlanningCommands, AProfileMayNameSlowRanks) {
                      "slow_ranks: rank 9");
 }
 
+// A profile that says of noise: it is shown, compared, planned for, explained and proven.
+TEST_F(PlanningCommands, AProfileMaySayOfNoise) {
+  const std::string exact = penstock_.WriteProfile();
+  Json profile = Parse(ReadFile(exact).value_or(""));
+  profile["profile"]["pass_noise"] = 0.2;
+  const std::string file = penstock_.folder().Write("noisy.json", profile.dump());
+  EXPECT_THAT(penstock_.Run({"profile", "show", file}).output,
+              HasSubstr("noise         passes differ by 20 % from what is foretold"));
+  EXPECT_THAT(penstock_.Run({"profile", "compare", exact, file}).output,
+              HasSubstr("noise         20 % by 0 %"));
+  const std::string plan = Path("noisy-plan.json");
+  const Ended planned =
+      penstock_.Run({"plan", "--profile", file, "--lengths", penstock_.WriteLengths(100), "--rows", "0:24",
+                     "--pp", "2", "--dp", "2", "--out", plan, "--explain"});
+  EXPECT_EQ(planned.code, 0) << planned.errors;
+  EXPECT_THAT(planned.output, HasSubstr("the plan that is fastest without noise takes"));
+  EXPECT_EQ(penstock_.Run({"verify", plan, "--profile", file}).code, 0);
+}
+
 TEST_F(PlanningCommands, HelpIsOnEverythingAndShowsExamples) {
   for (const char* command : {"plan", "compare", "verify", "dataset"}) {
     const Ended ended = penstock_.Run({command, "--help"});

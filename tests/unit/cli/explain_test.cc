@@ -192,6 +192,25 @@ TEST(Explain, SaysHowEachOfSeveralMeshesDoes) {
   EXPECT_FALSE(explained.Has("twice the context ranks, and GPUs"));
 }
 
+TEST(Explain, SaysWhatPlanAndFastestPlanTakeUnderTheNoiseOfTheProfile) {
+  v1::JobSpec job = core::GptJob(4, 2, v1::POLICY_DYNAMIC);
+  EXPECT_FALSE(PlanAndExplain(job).explanation.noise.has_value());
+  job.mutable_profile()->set_pass_noise(0.2);
+  const Explained explained = PlanAndExplain(job);
+  const std::optional<NoiseComparison>& noise = explained.explanation.noise;
+  ASSERT_TRUE(noise.has_value());
+  EXPECT_DOUBLE_EQ(noise->plan.exact_ms, explained.makespan_ms());
+  EXPECT_LE(noise->plan.exact_ms, 1.01 * noise->fastest.exact_ms);
+  for (const NoisyTimes& times : {noise->plan, noise->fastest}) {
+    EXPECT_GT(times.mean_ms, times.exact_ms);
+    EXPECT_GT(times.late_ms, times.mean_ms);
+  }
+  EXPECT_THAT(ToText(explained.explanation), HasSubstr("under noise of 20.0% this plan takes"));
+  const nlohmann::ordered_json json = ToJson(explained.explanation);
+  EXPECT_EQ(json["noise"]["pass_noise"], 0.2);
+  EXPECT_EQ(json["noise"]["plan"]["mean_ms"], noise->plan.mean_ms);
+}
+
 TEST(Explain, AT5HasNoContextRanksToDouble) {
   EXPECT_FALSE(PlanAndExplain(core::T5Job(1, 1, v1::POLICY_PACKED)).Has("twice the context ranks, and GPUs"));
 }
