@@ -155,7 +155,8 @@ void JobState::Apply(const store::v1::Event& event) {
     case store::v1::Event::kCostsRevised:
       costs_.push_back(event.costs_revised());
       break;
-    case store::v1::Event::kJobRegistered:  // the constructor's
+    case store::v1::Event::kStrategiesChanged:  // nobody writes it yet
+    case store::v1::Event::kJobRegistered:      // the constructor's
     case store::v1::Event::WHAT_NOT_SET:
       break;
   }
