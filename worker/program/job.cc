@@ -12,6 +12,10 @@ uint32_t StrategyConfig::ranks() const {
 
 uint32_t JobConfig::world_size() const { return ranks > 0 ? ranks : mesh().ranks(); }
 
+std::vector<uint32_t> JobConfig::ShareWeights() const {
+  return share_weights.empty() ? std::vector<uint32_t>(world_size(), 1) : share_weights;
+}
+
 uint32_t JobConfig::strategy_count() const {
   return std::max(uint32_t{1}, static_cast<uint32_t>(strategies.size()));
 }

@@ -79,6 +79,9 @@ struct JobConfig {
   // Whether parameters and the optimizer's state live in shares that no mesh changes (job.proto,
   // PlanningOptions.parameter_shares).
   bool parameter_shares = false;
+  // By rank, how large its share is beside the others' (job.proto, PlanningOptions.share_weights). Empty: all
+  // are alike.
+  std::vector<uint32_t> share_weights = {};
   // What an iteration may run on (Program.strategy); all have the same ranks. Empty: what stands above alone.
   std::vector<StrategyConfig> strategies = {};
   // The first iteration of this run.
@@ -90,6 +93,8 @@ struct JobConfig {
 
   // Of the topology, which may not be known yet.
   uint32_t world_size() const;
+  // By rank; 1 each where all are alike.
+  std::vector<uint32_t> ShareWeights() const;
   MeshConfig mesh() const { return {pipeline, replicas, context, tensor, expert}; }
   // How many strategies there are; the meshes of one; and the job as it is for a rank on one of them: that
   // one alone, and of its meshes the rank's, but all of its topology.

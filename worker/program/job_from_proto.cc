@@ -18,6 +18,7 @@ constexpr uint32_t kMaxTensor = 64;
 constexpr uint32_t kMaxContext = 1024;
 constexpr int kMaxStrategies = 64;
 constexpr int kMaxMeshes = 64;
+constexpr uint32_t kMaxShareWeight = 1 << 20;
 
 // 0 stands for 1.
 uint32_t DegreeOr1(uint32_t degree) { return std::max(degree, uint32_t{1}); }
@@ -129,6 +130,27 @@ absl::Status AddStrategies(const v1::JobSpec& proto, JobConfig& job) {
   return absl::InvalidArgumentError("strategies[0]: mesh is not that of the job");
 }
 
+// All workers of a job must know the same shares, or they would wait for each other's elements for ever.
+absl::Status AddShareWeights(const v1::PlanningOptions& planning, JobConfig& job) {
+  const auto& weights = planning.share_weights();
+  if (weights.empty()) return absl::OkStatus();
+  constexpr const char* kField = "planning.share_weights";
+  if (!job.parameter_shares)
+    return absl::InvalidArgumentError(absl::StrCat(kField, " needs planning.parameter_shares"));
+  if (static_cast<uint32_t>(weights.size()) != job.world_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kField, " has ", weights.size(), ", but the job has ", job.world_size(), " ranks"));
+  }
+  const uint32_t largest = *std::max_element(weights.begin(), weights.end());
+  if (largest == 0) return absl::InvalidArgumentError(absl::StrCat(kField, ": all are 0"));
+  if (largest > kMaxShareWeight) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kField, " has ", largest, ", at most ", kMaxShareWeight, " is allowed"));
+  }
+  job.share_weights.assign(weights.begin(), weights.end());
+  return absl::OkStatus();
+}
+
 double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
 
 absl::StatusOr<LearningRateConfig> LearningRateFromProto(const v1::LearningRate& rate) {
@@ -177,6 +199,7 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
                       .first_iteration = job.first_iteration(),
                       .tasks = static_cast<uint32_t>(job.tasks_size())};
   PENSTOCK_RETURN_IF_ERROR(AddStrategies(job, config));
+  PENSTOCK_RETURN_IF_ERROR(AddShareWeights(job.planning(), config));
   return config;
 }
 

@@ -103,7 +103,7 @@ absl::Status Trainer::MakeStages(const Program& program, std::optional<uint64_t>
 
 absl::Status Trainer::MakeShare() {
   return RunTorch("the share of the parameters", [&] {
-    layout_.emplace(job().model.layers, job().world_size(),
+    layout_.emplace(job().model.layers, job().ShareWeights(),
                     [this](const StageRange& range, const GroupPlace& place) {
                       return parts_.device->ParametersOf(job().model, range, place);
                     });

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/numeric/int128.h"
 #include "common/checkpoint/tensor_blocks.h"
 
 namespace penstock::worker {
@@ -129,15 +130,21 @@ void ForEachCommon(const ShareLayout& layout, const HeldBlock& held, uint32_t ow
 
 // Of what ranks have: as many as execution.md, section 7 reckons with.
 int64_t RoundsOf(const std::vector<Held>& kinds, const std::vector<size_t>& kind_of_rank,
-                 int64_t element_bytes, int64_t round_bytes) {
-  const auto ranks = static_cast<int64_t>(kind_of_rank.size());
-  int64_t all = 0;
-  for (const size_t kind : kind_of_rank) all += kinds[kind].elements();
-  int64_t most = 0, fewest_layers = std::numeric_limits<int64_t>::max();
+                 const ShareLayout& layout, int64_t element_bytes, int64_t round_bytes) {
+  std::vector<int64_t> elements;
+  int64_t fewest_layers = std::numeric_limits<int64_t>::max();
   for (const Held& held : kinds) {
-    const int64_t own = held.elements();
-    most = std::max(most, (std::max(own * (ranks - 1), all - own) + ranks - 1) / ranks);
+    elements.push_back(held.elements());
     fewest_layers = std::min(fewest_layers, held.layers);
+  }
+  int64_t all = 0, most = 0;
+  for (const size_t kind : kind_of_rank) all += elements[kind];
+  const absl::uint128 weights = layout.all_weights();
+  for (uint32_t rank = 0; rank < layout.ranks(); ++rank) {
+    const absl::uint128 weight = layout.WeightOf(rank);
+    const int64_t own = elements[kind_of_rank[rank]];
+    const absl::uint128 moved = std::max(own * (weights - weight), (all - own) * weight);
+    most = std::max(most, static_cast<int64_t>((moved + weights - 1) / weights));
   }
   return std::clamp<int64_t>(most * element_bytes / round_bytes, 1, std::max<int64_t>(1, fewest_layers));
 }
@@ -158,7 +165,7 @@ class RouteMaker {
       if (added) held.push_back(HeldBy(ends_, holder));
     }
     routes_.rounds.resize(
-        static_cast<size_t>(RoundsOf(held, routes_.share_message, element_bytes, round_bytes)));
+        static_cast<size_t>(RoundsOf(held, routes_.share_message, layout_, element_bytes, round_bytes)));
     for (const Held& of_kind : held) AddShareMessage(of_kind);
     const Held own = HeldBy(ends_, ends_.rank);
     for (uint32_t owner = 0; owner < layout_.ranks(); ++owner) AddStagesMessage(own, owner);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/numeric/int128.h"
 #include "common/checkpoint/tensor_blocks.h"
 
 namespace penstock::worker {
@@ -19,7 +20,8 @@ ParameterPart PartOf(const std::vector<int64_t>& shape, const ElementInterval& i
 }  // namespace
 
 // As of a pipeline with a stage for each layer.
-ShareLayout::ShareLayout(int64_t layers, uint32_t ranks, const StageSpecs& specs) : ranks_(ranks) {
+ShareLayout::ShareLayout(int64_t layers, const std::vector<uint32_t>& weights, const StageSpecs& specs) {
+  for (const uint32_t weight : weights) weights_before_.push_back(weights_before_.back() + weight);
   for (int64_t layer = 0; layer < layers; ++layer) {
     layers_.push_back(0);
     const StageRange alone = {
@@ -42,10 +44,12 @@ void ShareLayout::Add(ParameterSpec spec) {
 ElementInterval ShareLayout::Of(size_t parameter, uint32_t rank) const {
   const Placed& placed = parameters_[parameter];
   const int64_t of_layer = layers_[placed.layer];
-  const auto bound = [&](int64_t before) {
-    return std::clamp<int64_t>(before * of_layer / ranks_ - placed.begin, 0, placed.elements);
+  // Products of elements and weights may need more than 64 bits.
+  const auto bound = [&](uint64_t before) {
+    const auto end = static_cast<int64_t>(absl::uint128(before) * of_layer / all_weights());
+    return std::clamp<int64_t>(end - placed.begin, 0, placed.elements);
   };
-  return {bound(rank), bound(int64_t{rank} + 1)};
+  return {bound(weights_before_[rank]), bound(weights_before_[rank + 1])};
 }
 
 std::vector<ParameterSpec> ShareLayout::SpecsOf(uint32_t rank) const {

@@ -1,8 +1,10 @@
 // Which elements of a model's parameters each rank of a job has in its share, whatever mesh an iteration runs
-// on: of every layer the same part, so that each rank updates about as much (Rajbhandari et al. 2020, "ZeRO:
-// memory optimizations toward training trillion parameter models", section 5; execution.md, section 5).
+// on: of every layer the same part, by the rank's weight, so that each rank updates as much as it should
+// (Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models", section
+// 5, for equal parts; execution.md, section 5).
 //
-//   const ShareLayout layout(model.layers, ranks, [&](const StageRange& range, const GroupPlace& place) {
+//   const ShareLayout layout(model.layers, job.ShareWeights(),
+//                            [&](const StageRange& range, const GroupPlace& place) {
 //     return StageParameterSpecs(model, range, place);
 //   });
 //   FlatParameters share = MakeFlatParameters(layout.SpecsOf(rank), seed, type, device);
@@ -36,10 +38,14 @@ class ShareLayout {
  public:
   // Of a model of so many layers. A layer's parameters lie end to end in the order of their specifications;
   // those in front of the first one, of either stack, count to it, those behind the last one to that. What
-  // several stages share is there once, where the first of them has it.
-  ShareLayout(int64_t layers, uint32_t ranks, const StageSpecs& specs);
+  // several stages share is there once, where the first of them has it. `weights`: by rank, how large its
+  // part is beside the others'; at least one is not 0. A rank whose weight is 0 has nothing.
+  ShareLayout(int64_t layers, const std::vector<uint32_t>& weights, const StageSpecs& specs);
 
-  uint32_t ranks() const { return ranks_; }
+  uint32_t ranks() const { return static_cast<uint32_t>(weights_before_.size() - 1); }
+  // Of a rank, and of all together.
+  uint64_t WeightOf(uint32_t rank) const { return weights_before_[rank + 1] - weights_before_[rank]; }
+  uint64_t all_weights() const { return weights_before_.back(); }
   // Of the parameter with this name, which the model has.
   size_t IndexOf(const std::string& name) const { return indices_.at(name); }
   const std::vector<int64_t>& ShapeOf(size_t parameter) const { return parameters_[parameter].spec.shape; }
@@ -64,7 +70,8 @@ class ShareLayout {
 
   void Add(ParameterSpec spec);
 
-  const uint32_t ranks_;
+  // Of the ranks before each, and of all.
+  std::vector<uint64_t> weights_before_ = {0};
   std::vector<int64_t> layers_;
   std::vector<Placed> parameters_;
   std::map<std::string, size_t> indices_;

@@ -12,6 +12,7 @@
 namespace penstock::worker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Two ranks: two replicas, or two tensor ranks of one.
@@ -188,6 +189,22 @@ TEST(Strategies, ThatNoWorkerCanRunAreRefusedByName) {
        [](v1::JobSpec& job) { job.mutable_strategies(1)->mutable_meshes(0)->mutable_mesh()->set_expert(2); }},
       {"strategies[0]: mesh is not that of the job",
        [](v1::JobSpec& job) { job.mutable_strategies()->SwapElements(0, 1); }},
+      {"planning.share_weights needs planning.parameter_shares",
+       [](v1::JobSpec& job) {
+         job.clear_strategies();
+         job.mutable_planning()->clear_parameter_shares();
+         job.mutable_planning()->add_share_weights(1);
+       }},
+      {"planning.share_weights has 1, but the job has 2 ranks",
+       [](v1::JobSpec& job) { job.mutable_planning()->add_share_weights(1); }},
+      {"planning.share_weights: all are 0",
+       [](v1::JobSpec& job) {
+         for (int rank = 0; rank < 2; ++rank) job.mutable_planning()->add_share_weights(0);
+       }},
+      {"planning.share_weights has 1048577, at most 1048576 is allowed",
+       [](v1::JobSpec& job) {
+         for (const uint32_t weight : {1, (1 << 20) + 1}) job.mutable_planning()->add_share_weights(weight);
+       }},
       {"strategies has 65",
        [](v1::JobSpec& job) {
          while (job.strategies_size() < 65) *job.add_strategies() = job.strategies(0);
@@ -198,6 +215,14 @@ TEST(Strategies, ThatNoWorkerCanRunAreRefusedByName) {
     test.damage(job);
     EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr(test.message));
   }
+}
+
+TEST(Strategies, SharesHaveTheWeightsOfTheJob) {
+  v1::JobSpec job = JobWithStrategies();
+  EXPECT_THAT(JobFromProto(job)->ShareWeights(), ElementsAre(1, 1));
+  for (const uint32_t weight : {3, 0}) job.mutable_planning()->add_share_weights(weight);
+  EXPECT_THAT(JobFromProto(job)->ShareWeights(), ElementsAre(3, 0));
+  EXPECT_THAT(JobFromProto(job)->Of(1, 0).ShareWeights(), ElementsAre(3, 0));
 }
 
 TEST(Strategies, TopologiesThatAreNotTheirsAreRefused) {

@@ -147,7 +147,7 @@ class RoundsFixture : public ::testing::Test {
   const StageSpecs specs_ = [this](const StageRange& range, const GroupPlace& place) {
     return StageParameterSpecs(model_, range, place);
   };
-  const ShareLayout layout_{model_.layers, 2, specs_};
+  const ShareLayout layout_{model_.layers, {1, 1}, specs_};
   const FlatParameters share_ = MakeFlatParameters(layout_.SpecsOf(0), 1, at::kDouble, at::kCPU);
   Topology topology_;
   ThreadStageGroup group_{GroupPlace(), nullptr, nullptr, nullptr};

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_writing.h"
 #include "tests/support/temporary_folder.h"
@@ -25,8 +27,14 @@ constexpr double kStrategiesTolerance = 1e-11;
 struct StrategiesCase {
   std::string model;
   std::vector<MeshOf> meshes;
+  // Of shares; empty: all alike.
+  std::vector<uint32_t> weights = {};
 
-  JobConfig job() const { return JobOfStrategies(ModelOf(model), meshes); }
+  JobConfig job() const {
+    JobConfig job = JobOfStrategies(ModelOf(model), meshes);
+    job.share_weights = weights;
+    return job;
+  }
   uint32_t ranks() const { return meshes.front().ranks(); }
 };
 
@@ -93,12 +101,20 @@ std::vector<StrategiesCase> StrategiesCases() {
        {{.contexts = 2, .experts = 2, .beside = {{.stages = 2}}},
         {.contexts = 2, .tensors = 2, .experts = 4}}},
       {"Experts", {{.contexts = 2, .tensors = 2, .experts = 4}, {.stages = 2, .tensors = 2, .experts = 2}}},
+      {"Gpt2", {{.replicas = 2}, {.stages = 2}}, {0, 1}},
+      {"Llama", {{.replicas = 2, .contexts = 2}, {.stages = 2, .tensors = 2}, {.contexts = 4}}, {3, 1, 0, 2}},
+      {"Llama",
+       {{.tensors = 2, .beside = {{.replicas = 2}}}, {.replicas = 2, .beside = {{.contexts = 2}}}},
+       {0, 1048576, 1, 7}},
+      {"T5", {{.replicas = 2, .stages = 2}, {.replicas = 2, .tensors = 2}}, {3, 1, 0, 2}},
+      {"Experts", {{.contexts = 2, .experts = 2, .beside = {{.stages = 2}}}}, {3, 1, 0, 2}},
   };
 }
 
 std::string NameOf(const StrategiesCase& test) {
   std::string name = test.model;
   for (const MeshOf& mesh : test.meshes) name += NameOf(mesh);
+  if (!test.weights.empty()) name += absl::StrCat("Weights", absl::StrJoin(test.weights, "_"));
   return name;
 }
 
@@ -117,6 +133,20 @@ TEST(SharesTest, OfOneRankTrainToTheBitsOfItsStages) {
     const std::map<std::string, at::Tensor> expected = TensorsOf(folder.Path("stages"), 3, 1, nullptr);
     ExpectEqual(TensorsOf(folder.Path("shares"), 3, 1, &expected), expected, 0);
   }
+}
+
+// Checkpoints know parameters by their names, and no shares.
+TEST(SharesTest, OfOtherWeightsGoOnFromEachOthersCheckpoints) {
+  const Reference& reference = ReferenceOf("Llama");
+  const std::vector<MeshOf> meshes = {{.replicas = 4}, {.stages = 2, .tensors = 2}};
+  const TemporaryFolder folder;
+  const std::vector<std::vector<uint32_t>> weights = {{}, {3, 1, 0, 2}, {}, {0, 0, 1, 5}};
+  for (uint64_t number = 0; number < weights.size(); ++number) {
+    JobConfig job = JobOfStrategies(ModelOf("Llama"), meshes);
+    job.share_weights = weights[number];
+    Train(job, meshes, number, number + 1, number == 0 ? "" : folder.path(), folder.path());
+  }
+  ExpectEqual(TensorsOf(folder.path(), 4, 4, &reference.tensors), reference.tensors, kStrategiesTolerance);
 }
 
 TEST(SharesTest, StagesOfOneStrategyAreInMemoryAtATime) {

@@ -89,15 +89,26 @@ Topology OneStage(const ModelConfig& model, Topology topology) {
   return topology;
 }
 
+using Weights = std::vector<uint32_t>;
+
+// Of shares: all alike, or some of 0 to 4, now and then of one rank alone.
+Weights RandomWeights(uint32_t ranks, std::mt19937& random) {
+  Weights weights(ranks, 1);
+  if (random() % 3 == 0) return weights;
+  for (uint32_t& weight : weights) weight = random() % 4 == 0 ? 0 : static_cast<uint32_t>(random() % 5);
+  weights[random() % ranks] = 3;
+  return weights;
+}
+
 // All of a rank: its share, its stages on one topology, and what goes between them.
 class ReshardingRank {
  public:
   ReshardingRank(const ModelConfig& model, const Topology& topology, uint32_t rank,
-                 Communicator* communicator, int64_t round_bytes = kRoundBytes)
+                 Communicator* communicator, int64_t round_bytes = kRoundBytes, Weights weights = {})
       : specs_([&model](const StageRange& range, const GroupPlace& place) {
           return StageParameterSpecs(model, range, place);
         }),
-        layout_(model.layers, topology.ranks(), specs_),
+        layout_(model.layers, weights.empty() ? Weights(topology.ranks(), 1) : weights, specs_),
         share_(MakeFlatParameters(layout_.SpecsOf(rank), kSeed, at::kDouble, at::kCPU)),
         group_(topology.PlaceOf(rank), nullptr, nullptr, nullptr) {
     ReshardEnds ends = {
@@ -153,10 +164,11 @@ TEST_P(ReshardingTest, BringsEveryStageItsPartOfTheWholeParameters) {
     const FlatParameters whole = MakeFlatParameters(
         StageParameterSpecs(model, {.first_layer = 0, .layers = model.layers, .first = true, .last = true}),
         kSeed, at::kDouble, at::kCPU);
+    const Weights weights = RandomWeights(GetParam(), random);
     std::map<std::string, at::Tensor> values;
     for (const NamedParameter& parameter : whole.parameters) values[parameter.name] = parameter.value;
     RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
-      ReshardingRank self(model, topology, rank, &communicator, kSmallRound);
+      ReshardingRank self(model, topology, rank, &communicator, kSmallRound, weights);
       const absl::Status brought = self.resharding().BringParameters();
       ASSERT_TRUE(brought.ok()) << brought;
       for (const auto& [number, stage] : self.stages()) {
@@ -183,6 +195,7 @@ TEST_P(ReshardingTest, TakesTheSumOfAllGradientsToTheShares) {
   std::mt19937 random(100 + GetParam());
   for (const ModelConfig& model : Models()) {
     const Topology topology = RandomTopology(model, GetParam(), random);
+    const Weights weights = RandomWeights(GetParam(), random);
     std::map<std::string, at::Tensor> sums;
     for (const ParameterSpec& spec :
          StageParameterSpecs(model, {.first_layer = 0, .layers = model.layers, .first = true, .last = true}))
@@ -198,7 +211,7 @@ TEST_P(ReshardingTest, TakesTheSumOfAllGradientsToTheShares) {
       }
     }
     RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
-      ReshardingRank self(model, topology, rank, &communicator, kSmallRound);
+      ReshardingRank self(model, topology, rank, &communicator, kSmallRound, weights);
       // What was there counts for nothing.
       self.share().gradients.fill_(1e9);
       for (const auto& [number, stage] : self.stages()) FillGradients(*stage, rank, number);
@@ -234,9 +247,10 @@ TEST(ReshardRoutes, HaveEqualMessagesAtBothEnds) {
     const ModelConfig model = Models()[static_cast<size_t>(i) % Models().size()];
     const uint32_t ranks = 1 + random() % 12;
     const Topology topology = RandomTopology(model, ranks, random);
+    const Weights weights = RandomWeights(ranks, random);
     std::vector<std::unique_ptr<ReshardingRank>> all;
     for (uint32_t rank = 0; rank < ranks; ++rank)
-      all.push_back(std::make_unique<ReshardingRank>(model, topology, rank, nullptr, kSmallRound));
+      all.push_back(std::make_unique<ReshardingRank>(model, topology, rank, nullptr, kSmallRound, weights));
     for (uint32_t owner = 0; owner < ranks; ++owner) {
       const ReshardRoutes& routes = all[owner]->routes();
       for (uint32_t holder = 0; holder < ranks; ++holder) {
@@ -271,6 +285,21 @@ TEST(ReshardRoutes, HaveAsManyRoundsAsHaveTheBytesAndALayerOfEachRank) {
   uneven.replicas.front().stages[0].layers = 1;
   uneven.replicas.front().stages[1].layers = static_cast<uint32_t>(model.layers) - 1;
   EXPECT_EQ(rounds(uneven, 1), 1U) << "the first stage has one layer";
+}
+
+// By the rank that sends or receives most.
+TEST(ReshardRoutes, HaveMoreRoundsWhereOneRankHasMoreOfTheShares) {
+  const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
+  const Topology topology = OneStage(model, TopologyOf(2, 1, 1, 1));
+  const ReshardingRank equal(model, topology, 0, nullptr);
+  const int64_t bytes = 8 * ElementsOf(equal.routes().rounds.front().of_stages[0]);
+  const auto rounds = [&](const Weights& weights) {
+    return ReshardingRank(model, topology, 0, nullptr, bytes, weights).routes().rounds.size();
+  };
+  EXPECT_EQ(rounds({1, 1}), 1U);
+  EXPECT_EQ(rounds({3, 1}), 1U);
+  EXPECT_EQ(rounds({0, 1}), 2U);
+  EXPECT_EQ(rounds({1, 0}), 2U);
 }
 
 // As backward passes make gradients: whoever has more than one stage has the upper one's first.

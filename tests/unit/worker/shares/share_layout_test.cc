@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,10 +23,24 @@ namespace {
 
 constexpr uint64_t kLayoutSeed = 7;
 
-ShareLayout LayoutOf(const ModelConfig& model, uint32_t ranks) {
-  return {model.layers, ranks, [&](const StageRange& range, const GroupPlace& place) {
+using Weights = std::vector<uint32_t>;
+
+ShareLayout LayoutOf(const ModelConfig& model, const Weights& weights) {
+  return {model.layers, weights, [&](const StageRange& range, const GroupPlace& place) {
             return StageParameterSpecs(model, range, place);
           }};
+}
+
+ShareLayout LayoutOf(const ModelConfig& model, uint32_t ranks) { return LayoutOf(model, Weights(ranks, 1)); }
+
+// Those of equal shares, and others.
+std::vector<Weights> SomeWeights() {
+  std::vector<Weights> all;
+  for (const size_t ranks : {1, 2, 3, 4, 7, 64}) all.emplace_back(ranks, 1);
+  for (const Weights& weights : {Weights{3, 1, 0, 2}, Weights{0, 0, 1, 0}, Weights{1, 1 << 20, 5},
+                                 Weights{1 << 20, 1 << 20, 1}, Weights{7, 7, 7}})
+    all.push_back(weights);
+  return all;
 }
 
 // As one rank has them.
@@ -59,8 +75,9 @@ INSTANTIATE_TEST_SUITE_P(Models, ShareLayoutTest, ::testing::ValuesIn(DividedMod
 
 TEST_P(ShareLayoutTest, EveryElementIsInOneShareAndHasItsInitialValue) {
   const FlatParameters whole = MakeFlatParameters(WholeSpecs(model_), kLayoutSeed, at::kDouble, at::kCPU);
-  for (const uint32_t ranks : {1, 2, 3, 4, 7, 64}) {
-    const ShareLayout layout = LayoutOf(model_, ranks);
+  for (const Weights& weights : SomeWeights()) {
+    const ShareLayout layout = LayoutOf(model_, weights);
+    const auto ranks = static_cast<uint32_t>(weights.size());
     std::map<std::string, at::Tensor> seen;
     for (const NamedParameter& parameter : whole.parameters)
       seen[parameter.name] = at::zeros({parameter.value.numel()}, at::kLong);
@@ -95,6 +112,54 @@ TEST_P(ShareLayoutTest, ARankHasItsPartOfEveryLayer) {
     for (size_t layer = 0; layer < own.size(); ++layer)
       EXPECT_EQ(own[layer], (rank + 1) * elements[layer] / kRanks - rank * elements[layer] / kRanks);
   }
+}
+
+TEST_P(ShareLayoutTest, ARanksPartOfALayerIsAsLargeAsItsWeightSaysToWithinAnElement) {
+  for (const Weights& weights : SomeWeights()) {
+    const ShareLayout layout = LayoutOf(model_, weights);
+    uint64_t all = 0;
+    for (const uint32_t weight : weights) all += weight;
+    EXPECT_EQ(layout.all_weights(), all);
+    for (uint32_t rank = 0; rank < layout.ranks(); ++rank) {
+      std::vector<int64_t> own(static_cast<size_t>(model_.layers), 0);
+      for (const ParameterSpec& spec : layout.SpecsOf(rank))
+        own[static_cast<size_t>(LayerOf(spec.name, model_))] += spec.part.shape[0];
+      for (size_t layer = 0; layer < own.size(); ++layer) {
+        const double exact =
+            static_cast<double>(layout.layers()[layer]) * weights[rank] / static_cast<double>(all);
+        EXPECT_LT(std::abs(static_cast<double>(own[layer]) - exact), 1) << "rank " << rank;
+        EXPECT_TRUE(weights[rank] > 0 || own[layer] == 0);
+      }
+    }
+  }
+}
+
+TEST_P(ShareLayoutTest, WeightsThatAreAllAlikeGiveEqualShares) {
+  const ShareLayout equal = LayoutOf(model_, 5), alike = LayoutOf(model_, Weights(5, 1 << 20));
+  for (const ParameterSpec& spec : WholeSpecs(model_)) {
+    const size_t parameter = equal.IndexOf(spec.name);
+    for (uint32_t rank = 0; rank < 5; ++rank) {
+      EXPECT_EQ(alike.Of(parameter, rank).begin, equal.Of(parameter, rank).begin);
+      EXPECT_EQ(alike.Of(parameter, rank).end, equal.Of(parameter, rank).end);
+    }
+  }
+}
+
+// Elements of a large layer times the largest weights of many ranks need more than 64 bits.
+TEST(ShareLayout, OfALargeLayerAndLargeWeightsLeavesNothingOut) {
+  constexpr int64_t kElements = int64_t{1} << 37;
+  Weights weights(1 << 12, 1 << 20);
+  weights[5] = 1;
+  const ShareLayout layout(1, weights, [](const StageRange&, const GroupPlace&) {
+    return std::vector<ParameterSpec>{{.name = "large", .shape = {kElements}}};
+  });
+  int64_t end = 0;
+  for (uint32_t rank = 0; rank < layout.ranks(); ++rank) {
+    EXPECT_EQ(layout.Of(0, rank).begin, end);
+    end = layout.Of(0, rank).end;
+  }
+  EXPECT_EQ(end, kElements);
+  EXPECT_LT(layout.Of(0, 5).size(), 64);
 }
 
 // A vector is not decayed, and a matrix is though a share has it in one dimension.
@@ -153,7 +218,7 @@ TEST_P(ShareLayoutTest, WhatSharesWriteIsTheWholeParameter) {
 // As simulated devices have: most ranks have nothing.
 TEST(ShareLayout, OfLayersWithOneElementHasEmptyShares) {
   constexpr uint32_t kRanks = 4;
-  const ShareLayout layout(2, kRanks, [](const StageRange& range, const GroupPlace&) {
+  const ShareLayout layout(2, Weights(kRanks, 1), [](const StageRange& range, const GroupPlace&) {
     return std::vector<ParameterSpec>{{.name = std::to_string(range.first_layer), .shape = {1}}};
   });
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
