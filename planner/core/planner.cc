@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/content_hash.h"
@@ -54,8 +55,8 @@ struct JobAndProfile {
   Profile profile;
 };
 
-absl::StatusOr<JobAndProfile> ReadJob(const v1::JobSpec& spec) {
-  PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec));
+absl::StatusOr<JobAndProfile> ReadJob(const v1::JobSpec& spec, const World& world) {
+  PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec, world));
   absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture, job.windows);
   if (!profile.ok()) {
     return absl::Status(profile.status().code(), absl::StrCat("job.", profile.status().message()));
@@ -161,14 +162,15 @@ Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
       lower_bound_(costs_, job_),
       explain_(explain) {}
 
-absl::Status Planner::CheckJob(const v1::JobSpec& spec) { return ReadJob(spec).status(); }
+absl::Status Planner::CheckJob(const v1::JobSpec& spec, const World& world) {
+  return ReadJob(spec, world).status();
+}
 
 absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, Explain explain,
                                                        const RunTasks& run_tasks, StopToken stop,
                                                        const v1::Topology* stages, const World& world) {
-  PENSTOCK_ASSIGN_OR_RETURN(JobAndProfile read, ReadJob(spec));
+  PENSTOCK_ASSIGN_OR_RETURN(JobAndProfile read, ReadJob(spec, world));
   auto& [job, profile] = read;
-  job.world = world;
   if (job.stage_split_auto) {
     job = stages != nullptr
               ? WithStages(job, LayoutOf(*stages))
@@ -208,7 +210,10 @@ absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& b
                                   StopToken stop, Passes passes) const {
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   if (explain_ == Explain::kCauseAlone) return status;
-  const auto ask = [&](const v1::JobSpec& job, const v1::Batch& changed, bool plan) {
+  const auto ask = [&](const v1::JobSpec& other, const v1::Batch& changed, bool plan) {
+    v1::JobSpec job = other;
+    // They are of these ranks, and of those of the meshes beside this one.
+    if (job_.world.ranks > 0 || RanksOf(job) != RanksOf(spec_)) job.mutable_planning()->clear_share_weights();
     const auto planner = Make(job, Explain::kCauseAlone, RunSerially, stop);
     if (!planner.ok() || !(*planner)->CheckStages().ok()) return false;
     if (changed.samples().empty()) return true;

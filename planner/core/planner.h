@@ -46,7 +46,7 @@ class Planner {
       const v1::JobSpec& job, Explain explain = Explain::kChanges, const RunTasks& run_tasks = RunSerially,
       StopToken stop = {}, const v1::Topology* stages = nullptr, const World& world = {});
   // All of that which is known at once: whether every field is there and within its bounds.
-  static absl::Status CheckJob(const v1::JobSpec& job);
+  static absl::Status CheckJob(const v1::JobSpec& job, const World& world = {});
 
   // What can be said about a batch without planning it.
   // Possible errors: INVALID_ARGUMENT: no samples; a sample without tokens, longer than the model's maximum,

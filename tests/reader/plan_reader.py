@@ -51,6 +51,8 @@ def _read_validation(schema, planned_batch, profile_file, check_habits, report):
     report.compare("validation", "batch", "iteration", samples.iteration, batch.iteration)
     shares = [item.options is not None and item.options.parameter_shares for item in (of, plan)]
     report.compare("validation", "validation", "parameter_shares", *shares)
+    weights = [list(item.options.share_weights) if item.options is not None else [] for item in (of, plan)]
+    report.compare("validation", "validation", "share_weights", *weights)
     if of.strategy == plan.strategy:
         report.compare("validation", "validation", "topology", of.topology, plan.topology)
     own = Report()

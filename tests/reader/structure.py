@@ -5,6 +5,7 @@ from reading import PASSES
 
 TOPIC = "structure"
 MOST_STRATEGIES = 64
+MOST_SHARE_WEIGHT = 2**20
 
 
 def check_structure(schema, planned_batch, report):
@@ -90,6 +91,7 @@ def _check_stages(schema, plan, report):
     shares = plan.options is not None and plan.options.parameter_shares
     possible = plan.strategy < (MOST_STRATEGIES if shares else 1)
     report.require(TOPIC, "plan", possible, f"no job has a strategy {plan.strategy} {'with' if shares else 'without'} parameter_shares")
+    _check_share_weights(plan, shares, report)
     typical = plan.options.typical_samples if plan.options is not None else []
     report.compare(TOPIC, "options", "typical_samples", len(typical), 0)
     for placed in placed_meshes(plan):
@@ -106,6 +108,15 @@ def _check_stages(schema, plan, report):
         ]
         report.compare(TOPIC, place, "replica", {program.replica}, {replica for replica, _ in holds})
         report.compare(TOPIC, place, "stages", program.stages, [stage for _, stage in holds])
+
+
+def _check_share_weights(plan, shares, report):
+    weights = plan.options.share_weights if plan.options is not None else []
+    if not weights:
+        return
+    report.require(TOPIC, "options", shares, "there are share_weights without parameter_shares")
+    report.compare(TOPIC, "options", "number of share_weights", len(weights), len(plan.programs))
+    report.require(TOPIC, "options", 0 < max(weights) <= MOST_SHARE_WEIGHT, f"the largest of share_weights is {max(weights)}")
 
 
 def _check_topology(schema, plan, report):

@@ -27,6 +27,7 @@ class WorldCosts:
     def __init__(self, reading, profile):
         self._profile = profile
         self._ranks = reading.world.ranks
+        self._weights = _share_weights(reading)
         self._of_rank = {}
         for pipeline in reading.world.pipelines:
             costs = Costs(profile, reading.plan.model, reading.is_t5, pipeline.tensors, pipeline.contexts, pipeline.experts)
@@ -41,13 +42,17 @@ class WorldCosts:
         return self._of_rank[rank]
 
     def bytes_of_share(self, rank):
-        """M / N: parameters of a rank's share of all stages of its mesh, not rounded."""
+        """M * w / W: parameters of a rank's share of all stages of its mesh, not rounded."""
         of_mesh = self.of_rank(rank)
-        return all_parameter_bytes(of_mesh.costs, of_mesh.pipeline) / len(self._ranks)
+        return all_parameter_bytes(of_mesh.costs, of_mesh.pipeline) * self._weights[rank] / sum(self._weights)
 
     def share_duration(self, rank):
         """The OPTIMIZER_STEP of a share."""
-        return round_half_up(self.bytes_of_share(rank) * self._profile.optimizer_ns_per_parameter_byte)
+        duration = round_half_up(self.bytes_of_share(rank) * self._profile.optimizer_ns_per_parameter_byte)
+        slowness = self.of_rank(rank).costs.slowness([rank])
+        if len(set(self._weights)) == 1 or slowness == 1:
+            return duration
+        return round_half_up(duration * slowness)
 
     def _needed(self, rank):
         """Bytes of the parameters of a rank's stages."""
@@ -55,10 +60,11 @@ class WorldCosts:
         return sum(rank_parameter_bytes(of_mesh.costs, stage) for stage in of_mesh.pipeline.stages_of(rank))
 
     def _reshard_bytes(self):
-        """The most that a rank sends or receives: it has one of as many shares as there are ranks of what each needs."""
-        count = len(self._ranks)
+        """The most that a rank sends or receives: it has its share of what each needs."""
+        weights = sum(self._weights)
         needed = [self._needed(rank) for rank in self._ranks]
-        return max(-(-max(own * (count - 1), sum(needed) - own) // count) for own in needed)
+        moved = [max(own * (weights - weight), (sum(needed) - own) * weight) for own, weight in zip(needed, self._weights)]
+        return max(-(-most // weights) for most in moved)
 
     def _reshard_duration(self):
         """One part after the other to or from each of the other ranks."""
@@ -111,6 +117,15 @@ class WorldCosts:
         of_last = whole * ((count - below) / count - 1 / rounds)
         of_first = pass_ns * max(0, 1 - count / (rounds * own)) + whole * (count - below - own) / count
         return min(of_last, of_first)
+
+
+def _share_weights(reading):
+    """By rank, without a common divisor."""
+    stated = list(reading.options.share_weights)
+    if not stated:
+        return [1] * len(reading.world.ranks)
+    divisor = math.gcd(*stated)
+    return [weight // divisor for weight in stated]
 
 
 def _passes(reading, rank):

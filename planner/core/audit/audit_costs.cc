@@ -83,7 +83,7 @@ class CostsAudit {
         list_.Add(absl::StrCat("rank ", rank, ": ", field, " is ", found, ", expected ", expected), rank);
     };
     place_ = job_.topology.PlaceOf(rank);
-    expect("static_memory_bytes", program.static_memory_bytes(), costs_.RankStaticBytes(place_.position));
+    expect("static_memory_bytes", program.static_memory_bytes(), costs_.StaticBytesOfRank(rank));
     expect("memory_limit_bytes", program.memory_limit_bytes(), job_.memory_limit_bytes);
     for (const v1::Instruction& instruction : program.instructions()) CheckInstruction(program, instruction);
   }

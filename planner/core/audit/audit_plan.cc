@@ -67,7 +67,10 @@ absl::StatusOr<MeshAudit> ReadMesh(const v1::Plan& plan, const v1::CostProfile& 
   audit.profile = profile;
   audit.range = RangeOfMesh(plan, mesh);
   if (MeshCount(plan) > 1) KeepSlowRanks(audit.range.first_rank, audit.range.ranks, &audit.profile);
-  absl::StatusOr<Job> job = JobFromProto(SpecOf(audit.plan, audit.profile));
+  const World world = MeshCount(plan) == 1
+                          ? World()
+                          : World{.first_rank = audit.range.first_rank, .ranks = plan.programs_size()};
+  absl::StatusOr<Job> job = JobFromProto(SpecOf(audit.plan, audit.profile), world);
   if (!job.ok()) {
     if (IsOfProfile(job.status())) return job.status();
     audit.broken = job.status();
@@ -76,8 +79,6 @@ absl::StatusOr<MeshAudit> ReadMesh(const v1::Plan& plan, const v1::CostProfile& 
   audit.job = *std::move(job);
   // A plan does not say how many tasks its job has.
   audit.job.tasks = kMostTasks;
-  if (MeshCount(plan) > 1)
-    audit.job.world = {.first_rank = audit.range.first_rank, .ranks = plan.programs_size()};
   if (TopologyToProto(audit.job.topology).SerializeAsString() != audit.plan.topology().SerializeAsString())
     audit.broken = absl::InvalidArgumentError(
         "topology is not that of options.layers_per_stage and options.rank_of_stage");

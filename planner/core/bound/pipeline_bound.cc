@@ -96,7 +96,8 @@ TransferBound BoundTransfer(const CostModel& costs, const Job& job, int stage) {
 RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<LayerBound, kLayerKinds>& layers,
                     int rank) {
   RankBound bound;
-  bound.available_bytes = static_cast<double>(job.memory_limit_bytes - costs.RankStaticBytes(rank));
+  // No rank there has more.
+  bound.available_bytes = static_cast<double>(job.memory_limit_bytes - costs.LeastRankStaticBytes(rank));
   bound.price_ns_per_byte = std::numeric_limits<double>::infinity();
   for (int index = 0; index < costs.stages(); ++index) {
     if (costs.position_of(index) != rank) continue;

@@ -165,7 +165,7 @@ absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<cons
       for (const int32_t rank : topology.GroupAt(replica, position)) {
         PENSTOCK_RETURN_IF_ERROR(stop.status());
         Append(program, PlaceFigures(costs, pipeline, topology, rank, first_pass), &set);
-        set.static_bytes.push_back(costs.RankStaticBytes(position));
+        set.static_bytes.push_back(costs.StaticBytesOfRank(rank));
       }
       if (costs.group().ranks() > 1) LevelJointPasses(first_rank, costs.group().ranks(), &set);
     }

@@ -92,6 +92,31 @@ TokenTable TokenTableOf(const v1::ModelSpec& model, int64_t element_bytes) {
           .gradient_bytes = elements * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4)};
 }
 
+// Of all ranks of the job, of which the topology may have some alone.
+absl::Status ReadShareWeights(const v1::PlanningOptions& planning, Job* job) {
+  const auto& weights = planning.share_weights();
+  if (weights.empty()) return absl::OkStatus();
+  constexpr const char* kField = "job.planning.share_weights";
+  if (!job->parameter_shares) {
+    return Wrong(kField,
+                 "there are no shares without job.planning.parameter_shares; set it, or leave them out");
+  }
+  const int32_t ranks = job->world.ranks > 0 ? job->world.ranks : job->topology.ranks();
+  if (weights.size() != ranks || job->world.first_rank + job->topology.ranks() > ranks) {
+    return Wrong(kField, absl::StrCat(weights.size(), " of them; the job has ", ranks,
+                                      " ranks, and each needs its own"));
+  }
+  const auto at = static_cast<int>(std::max_element(weights.begin(), weights.end()) - weights.begin());
+  if (weights[at] == 0) return Wrong(kField, "all are 0; at least one rank must have a share");
+  if (weights[at] > kMostShareWeight) {
+    return Wrong(absl::StrCat(kField, "[", at, "]"),
+                 absl::StrCat(weights[at], "; use at most ", kMostShareWeight));
+  }
+  job->share_weights = ShareWeightsOf({weights.data(), static_cast<size_t>(weights.size())},
+                                      job->world.first_rank, job->topology.ranks());
+  return absl::OkStatus();
+}
+
 // What is frozen has no gradients that stages could share.
 absl::Status ReadAdapters(const v1::JobSpec& spec, Job* job) {
   job->adapted = spec.model().has_adapters();
@@ -362,7 +387,7 @@ double LossWeightOf(const v1::Batch& batch, const std::vector<SampleTokens>& sam
 
 }  // namespace
 
-absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
+absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec, const World& world) {
   Job job;
   PENSTOCK_RETURN_IF_ERROR(CheckJobLimits(spec));
   PENSTOCK_RETURN_IF_ERROR(CheckJobId("job.job_id", spec.job_id()));
@@ -410,6 +435,8 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
                  "with job.planning.parameter_shares all ranks divide parameters and state already; leave it "
                  "out");
   }
+  job.world = world;
+  PENSTOCK_RETURN_IF_ERROR(ReadShareWeights(spec.planning(), &job));
   job.micro_batch_size = static_cast<int32_t>(spec.planning().micro_batch_size());
   job.token_cap = spec.planning().token_cap();
   const uint32_t most_parts = spec.planning().most_parts();

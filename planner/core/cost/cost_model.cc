@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "planner/core/cost/half_counts.h"
@@ -79,7 +80,8 @@ CostModel::CostModel(Profile profile, const Job& job)
       expert_product_share_(job.expert_product_share * profile_.fullest_experts /
                             LoadFactor(job.expert_product_share, profile_.fullest_experts)),
       divided_state_(job.shard_optimizer_state),
-      has_shares_(job.parameter_shares) {
+      has_shares_(job.parameter_shares),
+      share_weights_(job.share_weights) {
   if (makes_beside() && group().tensor == 1) most_parts_ = job.most_parts;
   for (const Stage& stage : shape().stages) {
     if (job.adapted) {
@@ -88,6 +90,19 @@ CostModel::CostModel(Profile profile, const Job& job)
       AddStage(job, stage);
     }
   }
+  if (!share_weights_.alike()) ReadWeights();
+}
+
+void CostModel::ReadWeights() {
+  const int ranks = topology_.ranks();
+  weights_at_.assign(positions(), {.least = std::numeric_limits<int64_t>::max(), .most = 0});
+  for (int rank = 0; rank < ranks; ++rank) {
+    WeightRange& range = weights_at_[topology_.PlaceOf(rank).position];
+    range.least = std::min(range.least, share_weights_.Of(rank));
+    range.most = std::max(range.most, share_weights_.Of(rank));
+  }
+  slowness_.assign(ranks, 1);
+  for (const SlowRank& slow : profile_.slow_ranks) slowness_[slow.rank] = slow.factor;
 }
 
 double CostModel::OwnBytes(const Stage& stage, double experts) const {
@@ -346,13 +361,29 @@ int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
   return StoredBytes(stage, memory, StageRecompute()) + memory.gathered_operands;
 }
 
-int64_t CostModel::RankStaticBytes(int position) const {
+int64_t CostModel::BytesOfShare(int64_t weight) const {
+  return has_shares_ ? RoundToInteger(ShareOfParameters(weight) * profile_.state_bytes_per_parameter_byte)
+                     : 0;
+}
+
+int64_t CostModel::StaticBytesAt(int position, int64_t weight) const {
   int64_t bytes = 0;
   for (int stage = 0; stage < stages(); ++stage) {
     if (position_of(stage) == position) bytes += static_bytes_[stage];
   }
-  if (has_shares_) bytes += RoundToInteger(ShareOfParameters() * profile_.state_bytes_per_parameter_byte);
-  return bytes;
+  return bytes + BytesOfShare(weight);
+}
+
+int64_t CostModel::StaticBytesOfRank(int rank) const {
+  return StaticBytesAt(topology_.PlaceOf(rank).position, share_weights_.Of(rank));
+}
+
+int64_t CostModel::RankStaticBytes(int position) const {
+  return StaticBytesAt(position, WeightsAt(position).most);
+}
+
+int64_t CostModel::LeastRankStaticBytes(int position) const {
+  return StaticBytesAt(position, WeightsAt(position).least);
 }
 
 Link CostModel::LinkAcross(const Topology& topology, int replica, int stage) const {
@@ -468,7 +499,7 @@ int64_t CostModel::ReshardNs() const {
 int64_t CostModel::WholeIterationNs(int position) const {
   int64_t ns = 0;
   if (has_shares_) {
-    ns = 2 * ReshardTimes().LeastLeftNs() + StepNs(topology_.RankAt(0, position));
+    ns = 2 * ReshardTimes().LeastLeftNs() + LongestStepNs();
   }
   for (int stage = 0; stage < stages() && !has_shares_; ++stage) {
     if (position_of(stage) == position) ns += OptimizerNs(stage);
@@ -477,11 +508,24 @@ int64_t CostModel::WholeIterationNs(int position) const {
 }
 
 int64_t CostModel::StepNs(int rank) const {
-  if (has_shares_) return RoundToInteger(ShareOfParameters() * profile_.optimizer_ns_per_parameter_byte);
+  if (has_shares_) {
+    const int64_t ns =
+        RoundToInteger(ShareOfParameters(share_weights_.Of(rank)) * profile_.optimizer_ns_per_parameter_byte);
+    if (share_weights_.alike() || slowness_[rank] <= 1) return ns;
+    return RoundToInteger(static_cast<double>(ns) * slowness_[rank]);
+  }
   const int tensor = topology().PlaceOf(rank).tensor;
   int64_t sum = 0;
   for (const int stage : topology().StagesOf(rank)) sum += OptimizerNs(stage, tensor);
   return sum;
+}
+
+// All ranks begin their steps together.
+int64_t CostModel::LongestStepNs() const {
+  if (share_weights_.alike()) return StepNs(0);
+  int64_t longest = 0;
+  for (int rank = 0; rank < topology_.ranks(); ++rank) longest = std::max(longest, StepNs(rank));
+  return longest;
 }
 
 }  // namespace penstock::core

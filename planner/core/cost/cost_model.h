@@ -128,9 +128,15 @@ class CostModel {
   // as all that a layer keeps without recompute, of which they are nearly everything (GPT: 32 of 34 bytes for
   // each token and element of the width).
   int64_t PutAsideBytes(int stage, const StageMemory& memory) const;
-  // Weights, gradients and optimizer state of a rank, of one stage and of all stages of its position.
+  // Weights, gradients and optimizer state: of a rank of one stage; of a rank, all its stages and its share;
+  // and of the ranks of a position, of all replicas, the most and the least.
   int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
+  int64_t StaticBytesOfRank(int rank) const;
   int64_t RankStaticBytes(int position) const;
+  int64_t LeastRankStaticBytes(int position) const;
+  // Of that its share, with all that goes with it; and the shares of all ranks together.
+  int64_t ShareBytes(int rank) const { return BytesOfShare(share_weights_.Of(rank)); }
+  double AllShareBytes() const { return all_parameter_bytes_ * profile_.state_bytes_per_parameter_byte; }
   // Parameters that learn of a rank's part of the stage in the model's number format.
   int64_t ParameterBytes(int stage) const { return common_bytes_[stage] + expert_bytes_[stage]; }
   // Of all stages of a rank there.
@@ -166,11 +172,21 @@ class CostModel {
   // Of the slowest tensor rank.
   int64_t ReduceNs(int stage) const;
   int64_t OptimizerNs(int stage) const;
-  // The optimizer step of a rank: the updates of all its stages, or of its share.
+  // The optimizer step of a rank: the updates of all its stages, or of its share; where shares differ, a slow
+  // rank's takes as many times as long as its passes.
   int64_t StepNs(int rank) const;
 
   // Parameters live in shares, one a rank: no stage reduces its gradients or updates anything.
   bool has_shares() const { return has_shares_; }
+  const ShareWeights& share_weights() const { return share_weights_; }
+  // How large the shares of a position's ranks are beside others', of all replicas.
+  struct WeightRange {
+    int64_t least = 1;
+    int64_t most = 1;
+  };
+  WeightRange WeightsAt(int position) const {
+    return share_weights_.alike() ? WeightRange() : weights_at_[position];
+  }
   // Parameters from all shares to all stages, or gradients back: the most that a rank sends or receives, and
   // the time, of which passes hide some of the gradients'.
   int64_t ReshardBytes() const { return Reshard().bytes; }
@@ -200,8 +216,17 @@ class CostModel {
   int expert_copies() const { return topology_.replicas() * group().expert_copies(); }
   // Of what is kept for each parameter byte, by a rank that has it in common with so many.
   double StateBytes(int copies) const;
-  // All parameters of the model, in the model's number format, by one rank of so many.
-  double ShareOfParameters() const { return all_parameter_bytes_ / ranks_of_world(); }
+  // Of all parameters of the model, in the model's number format, those of a share with this weight.
+  double ShareOfParameters(int64_t weight) const {
+    return all_parameter_bytes_ * static_cast<double>(weight) /
+           static_cast<double>(share_weights_.AllOf(ranks_of_world()));
+  }
+  // Of a share with this weight; and of a rank there that has it.
+  int64_t BytesOfShare(int64_t weight) const;
+  int64_t StaticBytesAt(int position, int64_t weight) const;
+  // Of the slowest rank, where there are shares.
+  int64_t LongestStepNs() const;
+  void ReadWeights();
   int ranks_of_world() const { return world_.ranks > 0 ? world_.ranks : topology_.ranks(); }
   WorldReshard Reshard() const;
   // Weights and gradients of the stage where the optimizer's state is in shares.
@@ -238,6 +263,10 @@ class CostModel {
   // The optimizer state, over replicas; or all, over all ranks.
   bool divided_state_;
   bool has_shares_;
+  ShareWeights share_weights_;
+  // By position, and by rank how many times as long an update takes; both empty where shares are alike.
+  std::vector<WeightRange> weights_at_;
+  std::vector<double> slowness_;
   // Of one replica, on all its ranks: some more than once.
   double all_parameter_bytes_ = 0;
   // Of what learns of a rank's part of the stage: of experts that ranks divide, and of all else.

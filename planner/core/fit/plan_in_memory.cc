@@ -97,8 +97,13 @@ absl::Status Improve(const CostModel& costs, const Job& job, StopToken stop, Fit
                                 &pipeline)) {
       return false;
     }
-    const absl::StatusOr<ProgramSet> programs = BuildPrograms(costs, {&pipeline, 1}, stop);
-    return programs.ok() && Fits(*programs, job);
+    absl::StatusOr<ProgramSet> programs = BuildPrograms(costs, {&pipeline, 1}, stop);
+    if (!programs.ok()) return false;
+    // Ranks of another replica may have larger shares than those of the first.
+    const int first_rank = replica * programs->ranks();
+    for (int rank = 0; rank < programs->ranks(); ++rank)
+      programs->static_bytes[rank] = costs.StaticBytesOfRank(first_rank + rank);
+    return Fits(*programs, job);
   };
   OrderAgain(space, &candidate);
   if (candidate.makespan >= kInfeasibleNs) return absl::ResourceExhaustedError("no order is found");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/core/model/attention_windows.h"
+#include "planner/core/model/share_weights.h"
 #include "planner/core/model/token_table.h"
 #include "planner/core/topology/topology.h"
 #include "planner/core/topology/world.h"
@@ -111,6 +112,7 @@ struct Job {
   bool shard_optimizer_state = false;
   // Parameters and state are in shares, one a rank.
   bool parameter_shares = false;
+  ShareWeights share_weights;
   Policy policy = Policy::kDynamic;
   LayoutChoice layout = LayoutChoice::kAuto;
   ScheduleFamily schedule = ScheduleFamily::kAuto;

@@ -147,6 +147,15 @@ Job JobOfGroups(const Job& job) {
   const int32_t ranks = job.topology.shape().group.ranks();
   result.world.first_rank /= ranks;
   result.world.ranks = (result.world.ranks + ranks - 1) / ranks;
+  if (!result.share_weights.alike()) {
+    // A group's share is that of all its ranks.
+    result.share_weights.of_ranks.assign(result.topology.ranks(), 0);
+    for (int rank = 0; rank < job.topology.ranks(); ++rank) {
+      const RankPlace place = job.topology.PlaceOf(rank);
+      const int32_t group = result.topology.RankAt(place.replica, place.position);
+      result.share_weights.of_ranks[group] += job.share_weights.Of(rank);
+    }
+  }
   result.token_table.parameter_bytes /= tensor;
   result.token_table.gradient_bytes /= tensor;
   return result;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/job_from_proto.h"
@@ -60,18 +59,15 @@ absl::StatusOr<std::unique_ptr<MeshPlanners>> MeshPlanners::Create(const v1::Job
     if (!planner.ok()) return OfMesh(meshes, mesh, planner.status());
     return planner;
   };
-  const auto world_of = [&](int mesh) {
-    return World{.first_rank = FirstRankOf(job, strategy, mesh),
-                 .ranks = static_cast<int32_t>(RanksOf(job.strategies(strategy)))};
-  };
   int first_replica = 0;
   for (int mesh = 0; mesh < meshes; ++mesh) {
     const int replicas = static_cast<int>(job.strategies(strategy).meshes(mesh).mesh().data());
     v1::Topology taken;
     const bool has_stages = stages != nullptr && first_replica + replicas <= stages->replicas_size();
-    if (has_stages) taken = TopologyOfMesh(*stages, world_of(mesh).first_rank, first_replica, replicas);
+    const World world = WorldOf(job, strategy, mesh);
+    if (has_stages) taken = TopologyOfMesh(*stages, world.first_rank, first_replica, replicas);
     PENSTOCK_ASSIGN_OR_RETURN(planners.emplace_back(),
-                              create(mesh, world_of(mesh), has_stages ? &taken : nullptr, explain));
+                              create(mesh, world, has_stages ? &taken : nullptr, explain));
     chosen.push_back(planners.back()->topology());
     first_replica += replicas;
   }
@@ -80,7 +76,7 @@ absl::StatusOr<std::unique_ptr<MeshPlanners>> MeshPlanners::Create(const v1::Job
   for (const auto& planner : planners) costs.push_back(&planner->costs());
   const WorldReshard reshard = ReshardOfWorld(costs);
   for (int mesh = 0; mesh < meshes; ++mesh) {
-    World world = world_of(mesh);
+    World world = WorldOf(job, strategy, mesh);
     world.reshard = reshard;
     // What would fit a mesh that has some of a batch's samples is no answer for the batch.
     PENSTOCK_ASSIGN_OR_RETURN(planners[mesh],

@@ -40,7 +40,8 @@ absl::Status StrategyPlanner::CheckJob(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(CheckStrategies(job));
   for (int i = 0; i < StrategyCount(job); ++i)
     for (int mesh = 0; mesh < MeshCount(job, i); ++mesh)
-      PENSTOCK_RETURN_IF_ERROR(OfStrategy(job, i, Planner::CheckJob(SpecOfMesh(job, i, mesh))));
+      PENSTOCK_RETURN_IF_ERROR(
+          OfStrategy(job, i, Planner::CheckJob(SpecOfMesh(job, i, mesh), WorldOf(job, i, mesh))));
   return absl::OkStatus();
 }
 

@@ -72,6 +72,12 @@ absl::Status CheckStrategies(const v1::JobSpec& job) {
   return Wrong("job.mesh", "is another one than job.strategies[0].meshes[0].mesh; make them equal");
 }
 
+World WorldOf(const v1::JobSpec& job, int strategy, int mesh) {
+  if (MeshCount(job, strategy) == 1) return {};
+  return {.first_rank = FirstRankOf(job, strategy, mesh),
+          .ranks = static_cast<int32_t>(RanksOf(job.strategies(strategy)))};
+}
+
 v1::JobSpec SpecOfMesh(const v1::JobSpec& job, int strategy, int mesh) {
   if (job.strategies().empty()) return job;
   v1::JobSpec spec = job;
@@ -83,6 +89,7 @@ v1::JobSpec SpecOfMesh(const v1::JobSpec& job, int strategy, int mesh) {
   *planning->mutable_layers_per_stage() = own.layers_per_stage();
   *planning->mutable_rank_of_stage() = own.rank_of_stage();
   if (side_by_side.meshes_size() == 1) return spec;
+  // Weights of shares are those of all ranks: what one has is a part of what all have.
   KeepSlowRanks(FirstRankOf(job, strategy, mesh), static_cast<int64_t>(RanksOf(own.mesh())),
                 spec.mutable_profile());
   const double part = static_cast<double>(RanksOf(own.mesh())) / static_cast<double>(RanksOf(side_by_side));

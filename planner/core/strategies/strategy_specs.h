@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "penstock/v1/job.pb.h"
+#include "planner/core/topology/world.h"
 
 namespace penstock::core {
 
@@ -20,6 +21,9 @@ int FirstRankOf(const v1::JobSpec& job, int strategy, int mesh);
 // That they are strategies of one job: what each of their meshes may be alone, JobFromProto says. Possible
 // errors: INVALID_ARGUMENT (names the field).
 absl::Status CheckStrategies(const v1::JobSpec& job);
+
+// Of a mesh of several side by side, what is known of the others without their stages; of one alone nothing.
+World WorldOf(const v1::JobSpec& job, int strategy, int mesh);
 
 // The job as it would be with this mesh alone, its ranks numbered from 0, of a strategy that has passed
 // CheckStrategies. Of several meshes each is for its part of the typical batch.

@@ -17,6 +17,8 @@ constexpr uint32_t kMostTensorRanks = 64;
 constexpr uint32_t kMostContextRanks = 1024;
 // As job.proto, JobSpec.strategies.
 constexpr uint32_t kMostStrategies = 64;
+// As job.proto, PlanningOptions.share_weights.
+constexpr uint32_t kMostShareWeight = 1 << 20;
 
 using Layers = google::protobuf::RepeatedField<uint32_t>;
 
@@ -205,6 +207,20 @@ bool CheckPrograms(const v1::Plan& plan, Report& report) {
   return sound;
 }
 
+void CheckShareWeights(const v1::Plan& plan, Report& report) {
+  const auto& weights = plan.options().share_weights();
+  if (weights.empty()) return;
+  if (!plan.options().parameter_shares())
+    report.Add(kStructure, "options.share_weights is set without options.parameter_shares");
+  if (weights.size() != plan.programs_size())
+    report.Add(kStructure, absl::StrCat("options.share_weights has ", weights.size(), " for ",
+                                        plan.programs_size(), " ranks"));
+  const uint32_t most = *std::max_element(weights.begin(), weights.end());
+  if (most == 0 || most > kMostShareWeight)
+    report.Add(kStructure, absl::StrCat("the largest of options.share_weights is ", most,
+                                        ", which is from 1 to ", kMostShareWeight));
+}
+
 }  // namespace
 
 bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report) {
@@ -219,6 +235,7 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
                                         ", and 0 without options.parameter_shares"));
   if (plan.planning_time_ns() < 0)
     report.Add(kStructure, absl::StrCat("planning_time_ns is ", plan.planning_time_ns()));
+  CheckShareWeights(plan, report);
   CheckAdapterFields(plan, report);
   CheckRecompute(plan, report);
   return CheckPrograms(plan, report);

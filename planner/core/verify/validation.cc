@@ -1,4 +1,5 @@
 // Rule 0: the plan of a batch's validation belongs to the plan that it is in (execution.md, section 16).
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,10 @@ void CheckValidation(const v1::Batch& batch, const v1::Plan& plan, Report& repor
   equal("profile_version", of.profile_version(), plan.profile_version());
   equal("options.parameter_shares", of.options().parameter_shares() ? 1 : 0,
         plan.options().parameter_shares() ? 1 : 0);
+  const auto& weights = of.options().share_weights();
+  if (!std::equal(weights.begin(), weights.end(), plan.options().share_weights().begin(),
+                  plan.options().share_weights().end()))
+    fail("validation.options.share_weights are not those of the plan");
   if (!of.meshes().empty()) fail("validation.meshes is set: what is forward_only runs on one mesh");
   // Parameters live where the training has them.
   const bool same_strategy = of.strategy() == plan.strategy();

@@ -28,6 +28,7 @@ RandomJobLimits Limits() {
   limits.layers = 16;
   limits.slow_percent = 25;
   limits.shares_percent = 20;
+  limits.weights_percent = 50;
   limits.windows_percent = 25;
   limits.backward_forms_percent = 25;
   return limits;

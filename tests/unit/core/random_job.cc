@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "planner/core/contract/total_layers.h"
 #include "tests/unit/core/job_builder.h"
 
@@ -298,6 +299,13 @@ void RandomMemory(const v1::Batch& batch, Random* random, v1::JobSpec* job) {
 
 }  // namespace
 
+void RandomShareWeights(uint64_t ranks, Random* random, v1::PlanningOptions* planning) {
+  planning->clear_share_weights();
+  for (uint64_t rank = 0; rank < ranks; ++rank)
+    planning->add_share_weights(random->Chance(20) ? 0 : random->Range(1, random->Chance(20) ? 1 << 20 : 4));
+  planning->set_share_weights(static_cast<int>(random->Range(0, static_cast<uint32_t>(ranks) - 1)), 2);
+}
+
 std::string RandomPlanningCase::Describe() const {
   std::string lengths;
   for (const v1::Sample& sample : batch.samples()) {
@@ -341,6 +349,9 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));
   if (limits.context > 1 || limits.tensor > 1) RandomGroups(limits, &groups, &job);
+  Random weights(seed + (uint64_t{7} << 40));
+  if (job.planning().parameter_shares() && weights.Chance(limits.weights_percent))
+    RandomShareWeights(RanksOf(job), &weights, job.mutable_planning());
   Random experts(seed + (uint64_t{4} << 40));
   if (experts.Chance(limits.expert_percent)) RandomExperts(&experts, &job);
   Random loads(seed + (uint64_t{6} << 40));

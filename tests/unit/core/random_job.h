@@ -41,6 +41,8 @@ struct RandomJobLimits {
   uint32_t slow_percent = 0;
   // Of so many parameters live in shares.
   uint32_t shares_percent = 0;
+  // Of so many of these the shares of ranks differ.
+  uint32_t weights_percent = 0;
   // Of so many GPTs in a hundred attention has windows, in all layers or in some.
   uint32_t windows_percent = 0;
   // Of so many jobs in a hundred whose profile has no tables, backward passes have closed forms of their own.
@@ -54,6 +56,9 @@ struct RandomPlanningCase {
   // For messages.
   std::string Describe() const;
 };
+
+// Weights of so many ranks' shares, of which some are 0 and others far larger.
+void RandomShareWeights(uint64_t ranks, Random* random, v1::PlanningOptions* planning);
 
 RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits);
 

@@ -301,6 +301,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
     RandomJobLimits limits;
     limits.slow_percent = 25;
     limits.shares_percent = 20;
+    limits.weights_percent = 50;
     limits.windows_percent = 25;
     limits.backward_forms_percent = 25;
     // Every other one is small enough for brute force.

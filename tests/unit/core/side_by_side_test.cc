@@ -155,6 +155,8 @@ v1::JobSpec SideBySideJob(uint64_t seed, v1::Batch* batch) {
     slow->set_factor(1.5);
   }
   *job.mutable_mesh() = strategy->meshes(0).mesh();
+  Random weights(seed + (uint64_t{7} << 40));
+  if (weights.Chance(40)) RandomShareWeights(RanksOf(*strategy), &weights, planning);
   // RESHARDs of several rounds, of which passes hide something.
   if (random.Chance(50)) {
     for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers())
@@ -201,7 +203,8 @@ TEST(SideBySideTest, EveryPlanOfARandomJobIsSoundAndNotBelowItsBound) {
 
 TEST(SideBySideTest, ThePartOfAMeshIsAPlanOfThatMesh) {
   v1::Batch batch;
-  const v1::JobSpec job = SideBySideJob(3, &batch);
+  v1::JobSpec job = SideBySideJob(3, &batch);
+  job.mutable_planning()->clear_share_weights();
   const auto planner = StrategyPlanner::Create(job, Planner::Explain::kCauseAlone);
   ASSERT_TRUE(planner.ok()) << planner.status();
   const auto plan = (*planner)->MakePlan(batch);

@@ -45,6 +45,7 @@ RandomJobLimits Limits(int seed) {
   limits.replicas = 2;
   limits.slow_percent = 25;
   limits.shares_percent = 20;
+  limits.weights_percent = 50;
   limits.windows_percent = 25;
   limits.backward_forms_percent = 25;
   if (seed % 4 == 0) limits.samples = 30;

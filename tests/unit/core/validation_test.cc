@@ -80,6 +80,7 @@ TEST(ValidationPlanTest, HoldsTheRulesOnRandomJobsAndLeavesTrainingAsItWas) {
                                                            .expert_percent = 25,
                                                            .slow_percent = 20,
                                                            .shares_percent = 25,
+                                                           .weights_percent = 50,
                                                            .windows_percent = 20});
     SCOPED_TRACE(given.Describe());
     const absl::StatusOr<v1::Plan> training = PlanOf(given.job, given.batch);
