@@ -280,6 +280,30 @@ absl::StatusOr<std::vector<SampleEstimate>> Planner::EstimateSamples(const v1::B
   return estimates;
 }
 
+absl::StatusOr<std::vector<int64_t>> Planner::LeastBytesBesideShares(const v1::Batch& proto,
+                                                                     int64_t limit_bytes,
+                                                                     StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  std::vector<int64_t> of_stages, least;
+  for (int position = 0; position < costs_.positions(); ++position) {
+    const int rank = costs_.topology().RankAt(0, position);
+    of_stages.push_back(costs_.StaticBytesOfRank(rank) - costs_.ShareBytes(rank));
+  }
+  least = of_stages;
+  for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    const TokenSums sums = SumsAlone(job_, batch, sample);
+    std::vector<int64_t> bytes = of_stages;
+    for (int position = 0; position < costs_.positions(); ++position)
+      bytes[position] += space.BytesAlone(position, sums);
+    if (*std::ranges::max_element(bytes) > limit_bytes) continue;
+    for (size_t position = 0; position < bytes.size(); ++position)
+      least[position] = std::max(least[position], bytes[position]);
+  }
+  return least;
+}
+
 absl::Status Planner::ValidateBatch(const v1::Batch& batch, Explain explain, StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch samples, BatchFromProto(batch, job_));
   const absl::Status status = CheckSamples(samples, stop);

@@ -79,6 +79,12 @@ class Planner {
   absl::StatusOr<v1::Plan> MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                            StopToken stop = {}) const;
 
+  // By position, what a rank needs at least beside its share: its stages, and of the samples that fit a rank
+  // without a share the one that takes most, alone. Possible errors: INVALID_ARGUMENT (the batch is
+  // malformed), CANCELLED.
+  absl::StatusOr<std::vector<int64_t>> LeastBytesBesideShares(const v1::Batch& batch, int64_t limit_bytes,
+                                                              StopToken stop) const;
+
   // From which follows how much memory planning it takes (foresee/foreseen_batch.h, with how long that
   // takes). Possible errors: INVALID_ARGUMENT (malformed: what ValidateBatch says of it).
   absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;

@@ -1,0 +1,236 @@
+#include "planner/core/strategies/choose_share_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/mesh/mesh_ranks.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/strategies/share_sizes.h"
+#include "planner/core/strategies/strategy_planner.h"
+
+namespace penstock::core {
+namespace {
+
+// Of the time of an iteration, and of the limit of memory: what is worth shares that differ. Searches with
+// more and with less memory end some tenths of a per cent apart by chance.
+constexpr double kLeastSooner = 0.005;
+constexpr double kLeastRelief = 0.01;
+// Of the time of an iteration, what an emptier rank may cost.
+constexpr double kMostLater = 0.001;
+// How often shares are levelled anew by what plans with the last ones need.
+constexpr int kLevellings = 3;
+
+// All meshes of a planner, each with the number of its first rank.
+template <typename Visit>
+void ForEachMesh(const StrategyPlanner& planner, Visit visit) {
+  for (int strategy = 0; strategy < planner.strategies(); ++strategy) {
+    const MeshPlanners& meshes = planner.planner(strategy);
+    for (int mesh = 0; mesh < meshes.meshes(); ++mesh)
+      visit(meshes.planner(mesh), meshes.planner(mesh).job().world.first_rank);
+  }
+}
+
+// Weights, and what else is known of them.
+struct TriedWeights {
+  WeightsTrial trial;
+  // By rank, beside its share, bytes.
+  std::vector<double> needs;
+};
+
+class WeightsChooser {
+ public:
+  WeightsChooser(const v1::JobSpec& job, absl::Span<const v1::Batch> batches, const RunTasks& run_tasks,
+                 StopToken stop)
+      : job_(job), batches_(batches), run_tasks_(run_tasks), stop_(stop), slowness_(RanksOf(job), 1) {
+    if (job.planning().effort() == v1::EFFORT_THOROUGH)
+      job_.mutable_planning()->set_effort(v1::EFFORT_NORMAL);
+    job_.mutable_planning()->clear_share_weights();
+    for (const v1::SlowRank& slow : job.profile().slow_ranks()) slowness_[slow.rank()] = slow.factor();
+    const int64_t limit = job.planning().memory_limit_bytes();
+    limit_bytes_ = limit > 0 ? limit : job.profile().cluster().memory_bytes();
+  }
+
+  absl::StatusOr<ShareWeightsChoice> Run() {
+    const absl::StatusOr<TriedWeights> alike = Try({});
+    PENSTOCK_RETURN_IF_ERROR(stop_.status());
+    std::vector<double> needs;
+    if (alike.ok()) {
+      best_ = *alike;
+      fastest_ns_ = alike->trial.iteration_ns;
+      needs = alike->needs;
+    } else {
+      PENSTOCK_ASSIGN_OR_RETURN(needs, LeastNeeds());
+    }
+    // As if there were room for any share, too: plans may do with less.
+    PENSTOCK_RETURN_IF_ERROR(TryBySpeed(std::vector<double>(needs.size(), 0)));
+    PENSTOCK_RETURN_IF_ERROR(TryBySpeed(needs));
+    for (int levelling = 0; levelling < kLevellings; ++levelling) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::optional<TriedWeights> level,
+                                Consider(LevelShares(needs, share_bytes_)));
+      if (!level.has_value()) break;
+      needs = level->needs;
+      PENSTOCK_RETURN_IF_ERROR(TryBySpeed(needs));
+    }
+    if (!best_.has_value()) return alike.status();
+    return ShareWeightsChoice{.chosen = best_->trial, .alike = alike.ok() ? alike->trial : WeightsTrial()};
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<StrategyPlanner>> PlannerOf(const v1::JobSpec& job) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<StrategyPlanner> planner,
+                              StrategyPlanner::Create(job, Planner::Explain::kCauseAlone, run_tasks_, stop_));
+    share_bytes_ = planner->planner(0).planner(0).costs().AllShareBytes();
+    return planner;
+  }
+
+  absl::StatusOr<TriedWeights> Try(std::vector<uint32_t> weights) {
+    v1::JobSpec job = job_;
+    job.mutable_planning()->mutable_share_weights()->Add(weights.begin(), weights.end());
+    tried_.push_back(weights);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<StrategyPlanner> planner, PlannerOf(job));
+    TriedWeights tried;
+    tried.trial.weights = std::move(weights);
+    tried.needs.assign(slowness_.size(), 0);
+    ForEachMesh(*planner, [&](const Planner& mesh, int first_rank) {
+      for (int rank = 0; rank < mesh.costs().topology().ranks(); ++rank) {
+        const int64_t stages = mesh.costs().StaticBytesOfRank(rank) - mesh.costs().ShareBytes(rank);
+        double& need = tried.needs[first_rank + rank];
+        need = std::max(need, static_cast<double>(stages));
+      }
+    });
+    double sum_ns = 0;
+    for (const v1::Batch& batch : batches_) {
+      PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, planner->MakePlan(batch, run_tasks_, stop_));
+      sum_ns += static_cast<double>(EndOf(plan));
+      PENSTOCK_RETURN_IF_ERROR(AddNeeds(*planner, plan, &tried));
+    }
+    tried.trial.iteration_ns = sum_ns / static_cast<double>(batches_.size());
+    return tried;
+  }
+
+  // With steps as long as they take on slow ranks, which plans with equal shares do not reckon with.
+  int64_t EndOf(const v1::Plan& plan) const {
+    int64_t end = plan.predicted().makespan_ns();
+    if (!plan.options().share_weights().empty()) return end;
+    for (const v1::Program& program : plan.programs()) {
+      const v1::Instruction& step = program.instructions(program.instructions_size() - 1);
+      const double slowed = static_cast<double>(step.expected_duration_ns()) * slowness_[program.rank()];
+      end = std::max(end, step.expected_start_ns() + static_cast<int64_t>(std::llround(slowed)));
+    }
+    return end;
+  }
+
+  static absl::Status AddNeeds(const StrategyPlanner& planner, const v1::Plan& plan, TriedWeights* tried) {
+    PENSTOCK_ASSIGN_OR_RETURN(const MeshPlanners* const meshes, planner.Of(plan));
+    for (int mesh = 0; mesh < meshes->meshes(); ++mesh) {
+      const CostModel& costs = meshes->planner(mesh).costs();
+      const int first_rank = meshes->planner(mesh).job().world.first_rank;
+      for (int rank = 0; rank < costs.topology().ranks(); ++rank) {
+        const int64_t peak = plan.predicted().ranks(first_rank + rank).peak_memory_bytes();
+        double& need = tried->needs[first_rank + rank];
+        need = std::max(need, static_cast<double>(peak - costs.ShareBytes(rank)));
+        tried->trial.peak_bytes = std::max(tried->trial.peak_bytes, peak);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // What ranks cannot do without, where equal shares leave too little for it.
+  absl::StatusOr<std::vector<double>> LeastNeeds() {
+    v1::JobSpec roomy = job_;
+    roomy.mutable_planning()->set_memory_limit_bytes(kMostMemoryBytes);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<StrategyPlanner> planner, PlannerOf(roomy));
+    std::vector<double> needs(slowness_.size(), 0);
+    absl::Status status;
+    ForEachMesh(*planner, [&](const Planner& mesh, int first_rank) {
+      for (const v1::Batch& batch : batches_) {
+        const absl::StatusOr<std::vector<int64_t>> least =
+            mesh.LeastBytesBesideShares(batch, limit_bytes_, stop_);
+        if (!least.ok()) {
+          status = least.status();
+          return;
+        }
+        const Topology& topology = mesh.costs().topology();
+        for (int rank = 0; rank < topology.ranks(); ++rank) {
+          const auto bytes = static_cast<double>((*least)[topology.PlaceOf(rank).position]);
+          needs[first_rank + rank] = std::max(needs[first_rank + rank], bytes);
+        }
+      }
+    });
+    PENSTOCK_RETURN_IF_ERROR(status);
+    return needs;
+  }
+
+  absl::Status TryBySpeed(const std::vector<double>& needs) {
+    if (*std::ranges::max_element(slowness_) <= 1) return absl::OkStatus();
+    std::vector<double> speeds, room;
+    for (size_t rank = 0; rank < needs.size(); ++rank) {
+      speeds.push_back(1 / slowness_[rank]);
+      room.push_back(static_cast<double>(limit_bytes_) - needs[rank]);
+    }
+    const std::vector<double> shares = SharesBySpeed(speeds, room, share_bytes_);
+    return shares.empty() ? absl::OkStatus() : Consider(shares).status();
+  }
+
+  // Empty: tried before, or nothing fits with them. CANCELLED is an error.
+  absl::StatusOr<std::optional<TriedWeights>> Consider(const std::vector<double>& shares) {
+    std::vector<uint32_t> weights = WeightsOfShares(shares);
+    const bool alike = std::ranges::all_of(weights, [&](uint32_t weight) { return weight == weights[0]; });
+    if (alike || std::ranges::find(tried_, weights) != tried_.end()) return std::nullopt;
+    const absl::StatusOr<TriedWeights> tried = Try(std::move(weights));
+    PENSTOCK_RETURN_IF_ERROR(stop_.status());
+    if (!tried.ok()) return std::nullopt;
+    if (!best_.has_value() || IsBetter(tried->trial, best_->trial)) best_ = *tried;
+    fastest_ns_ =
+        fastest_ns_ == 0 ? tried->trial.iteration_ns : std::min(fastest_ns_, tried->trial.iteration_ns);
+    return *tried;
+  }
+
+  bool IsBetter(const WeightsTrial& trial, const WeightsTrial& than) const {
+    if (trial.iteration_ns < than.iteration_ns * (1 - kLeastSooner)) return true;
+    const auto relief = static_cast<double>(than.peak_bytes - trial.peak_bytes);
+    return relief >= kLeastRelief * static_cast<double>(limit_bytes_) &&
+           trial.iteration_ns <= fastest_ns_ * (1 + kMostLater);
+  }
+
+  v1::JobSpec job_;
+  absl::Span<const v1::Batch> batches_;
+  const RunTasks& run_tasks_;
+  StopToken stop_;
+  // By rank: how many times as long it computes.
+  std::vector<double> slowness_;
+  int64_t limit_bytes_ = 0;
+  // Of all shares together.
+  double share_bytes_ = 0;
+  std::vector<std::vector<uint32_t>> tried_;
+  std::optional<TriedWeights> best_;
+  double fastest_ns_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ShareWeightsChoice> ChooseShareWeights(const v1::JobSpec& job,
+                                                      absl::Span<const v1::Batch> batches,
+                                                      const RunTasks& run_tasks, StopToken stop) {
+  v1::JobSpec alike = job;
+  alike.mutable_planning()->clear_share_weights();
+  PENSTOCK_RETURN_IF_ERROR(StrategyPlanner::CheckJob(alike));
+  if (!job.planning().parameter_shares())
+    return absl::InvalidArgumentError(
+        "job.planning.share_weights: there are no shares without job.planning.parameter_shares; set it");
+  if (batches.empty()) return absl::InvalidArgumentError("batches: none to choose weights of shares for");
+  return WeightsChooser(job, batches, run_tasks, stop).Run();
+}
+
+void SetShareWeights(const ShareWeightsChoice& choice, v1::JobSpec* job) {
+  job->mutable_planning()->mutable_share_weights()->Assign(choice.chosen.weights.begin(),
+                                                           choice.chosen.weights.end());
+}
+
+}  // namespace penstock::core
