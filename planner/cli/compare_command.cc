@@ -15,6 +15,7 @@
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/share_weights_flag.h"
 #include "planner/cli/text_table.h"
 
 namespace penstock::cli {
@@ -114,6 +115,10 @@ absl::Status RunCompare(const CompareFlags& flags) {
   for (v1::Policy policy : flags.policies) {
     flags.request.SetPlanning(policy, &job);
     SetTypicalSamples(batches, &job);
+    const absl::StatusOr<std::string> weights =
+        ChooseWeightsOfShares(flags.request.planning.share_weights, batches, threads.AsFunction(), &job);
+    // Without any that help, planning with shares that are alike says what is wrong.
+    if (weights.ok() && !weights->empty()) std::cerr << PolicyName(policy) << ": " << *weights << "\n";
     PENSTOCK_RETURN_IF_ERROR(NameFlags(ComparePolicy(job, batches, threads.AsFunction(), rows)));
   }
   if (flags.json) {

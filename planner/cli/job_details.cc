@@ -8,6 +8,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "common/mesh/rank_places.h"
 #include "planner/cli/dropped_rows.h"
+#include "planner/cli/share_weights_flag.h"
 #include "planner/cli/strategy_list.h"
 
 namespace penstock::cli {
@@ -74,7 +75,10 @@ OrderedJson ValidationJson(const JobDetails& details) {
 
 JobDetails DetailsOf(const v1::GetJobResponse& response) {
   const auto& strategies = response.job().strategies();
-  JobDetails details = {.mesh = response.job().mesh(), .strategies = {strategies.begin(), strategies.end()}};
+  const auto& weights = response.job().planning().share_weights();
+  JobDetails details = {.mesh = response.job().mesh(),
+                        .strategies = {strategies.begin(), strategies.end()},
+                        .share_weights = {weights.begin(), weights.end()}};
   if (!response.iterations().empty()) {
     const v1::IterationSummary& last = *response.iterations().rbegin();
     details.task_losses = TaskLossesOf(last, response.job());
@@ -86,7 +90,11 @@ JobDetails DetailsOf(const v1::GetJobResponse& response) {
 }
 
 std::string MeshesText(const JobDetails& details) {
-  return details.strategies.empty() ? MeshName(details.mesh) : StrategyNames(details.strategies);
+  const std::string meshes =
+      details.strategies.empty() ? MeshName(details.mesh) : StrategyNames(details.strategies);
+  return details.share_weights.empty()
+             ? meshes
+             : absl::StrCat(meshes, " (share weights ", ShareWeightsText(details.share_weights), ")");
 }
 
 uint64_t RankCount(const JobDetails& details) {
@@ -122,11 +130,13 @@ std::string LossesText(const std::string& job, const JobDetails& details) {
 
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details) {
   if (!details.has_value()) {
-    return {{"mesh", nullptr},          {"strategies", nullptr},          {"task_losses", nullptr},
-            {"router_losses", nullptr}, {"dropped_expert_rows", nullptr}, {"validation", nullptr}};
+    return {{"mesh", nullptr},        {"strategies", nullptr},    {"share_weights", nullptr},
+            {"task_losses", nullptr}, {"router_losses", nullptr}, {"dropped_expert_rows", nullptr},
+            {"validation", nullptr}};
   }
   return {{"mesh", MeshJson(details->mesh)},
           {"strategies", StrategiesJson(details->strategies)},
+          {"share_weights", details->share_weights},
           {"task_losses", TaskLossesJson(*details)},
           {"router_losses", RouterLossesJson(*details)},
           {"dropped_expert_rows",

@@ -22,6 +22,8 @@ struct JobDetails {
   v1::Mesh mesh;
   // Where an iteration runs on one of several.
   std::vector<v1::Strategy> strategies = {};
+  // Of the ranks' shares of parameters; empty: all are alike, or there are none.
+  std::vector<uint32_t> share_weights = {};
   // Losses of the last iteration by name, where the job tells tasks apart.
   std::vector<std::pair<std::string, double>> task_losses = {};
   // Of the last iteration, where routers have some.
@@ -34,7 +36,8 @@ struct JobDetails {
 
 JobDetails DetailsOf(const v1::GetJobResponse& response);
 
-// "pp 2 x dp 1 x cp 4", or all strategies; and how many ranks they have.
+// "pp 2 x dp 1 x cp 4", or all strategies, with the weights of shares where these differ; and how many ranks
+// they have.
 std::string MeshesText(const JobDetails& details);
 uint64_t RankCount(const JobDetails& details);
 
@@ -42,7 +45,8 @@ uint64_t RankCount(const JobDetails& details);
 // line; empty where there is nothing to say.
 std::string LossesText(const std::string& job, const JobDetails& details);
 
-// {mesh, strategies, task_losses, router_losses, dropped_expert_rows, validation}; all null without details.
+// {mesh, strategies, share_weights, task_losses, router_losses, dropped_expert_rows, validation}; all null
+// without details.
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details);
 
 }  // namespace penstock::cli

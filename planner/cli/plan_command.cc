@@ -23,6 +23,7 @@
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/planner_flags.h"
+#include "planner/cli/share_weights_flag.h"
 #include "planner/cli/text_table.h"
 #include "planner/cli/trace.h"
 #include "planner/cli/units.h"
@@ -131,6 +132,7 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
     line("mesh",
          absl::StrCat(summary.mesh,
                       summary.strategy > 0 ? absl::StrCat(" (strategy ", summary.strategy, ")") : ""));
+  if (!summary.share_weights.empty()) line("share weights", ShareWeightsText(summary.share_weights));
   if (!summary.spans.empty())
     line("spans", absl::StrCat(SpanText(summary.spans), " (samples x context ranks)"));
   if (summary.rows.ms > 0) line("rows of experts", RowExchangeText(summary.rows, summary.micro_batches));
@@ -157,6 +159,8 @@ absl::Status RequireRequest(const PlanRequestFlags& request) {
 struct Shown {
   v1::PlannedBatch planned;
   std::optional<Explanation> explanation;
+  // What is to be said of the weights of shares that were chosen; empty: none were.
+  std::string chosen_weights = {};
 };
 
 // One line on a terminal that says what is being planned; it is gone at the end.
@@ -192,6 +196,8 @@ absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   TaskPool threads(flags.threads);
   const core::RunTasks run_tasks = threads.AsFunction();
   Shown shown;
+  PENSTOCK_ASSIGN_OR_RETURN(shown.chosen_weights, ChooseWeightsOfShares(flags.request.planning.share_weights,
+                                                                        batches, run_tasks, &job));
   shown.planned.mutable_batch()->Swap(&batches.front());
   if (!flags.validation_rows.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(*shown.planned.mutable_batch()->mutable_validation(),
@@ -256,6 +262,7 @@ absl::Status RunPlan(const PlanFlags& flags) {
     PrintJson(summary, *shown);
     return absl::OkStatus();
   }
+  if (!shown->chosen_weights.empty()) std::cout << shown->chosen_weights << "\n\n";
   PrintText(summary, shown->planned.plan());
   if (shown->explanation.has_value()) std::cout << "\n" << ToText(*shown->explanation);
   return absl::OkStatus();

@@ -89,6 +89,7 @@ PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v
   summary.layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
   summary.strategy = plan.strategy();
   summary.mesh = MeshName(plan);
+  summary.share_weights.assign(plan.options().share_weights().begin(), plan.options().share_weights().end());
   return summary;
 }
 
@@ -123,6 +124,7 @@ nlohmann::ordered_json ToJson(const PlanSummary& summary) {
           {"layers_per_stage", number(summary.layers_per_stage)},
           {"strategy", number(summary.strategy)},
           {"mesh", number(summary.mesh)},
+          {"share_weights", number(summary.share_weights)},
           {"feasible", summary.feasible},
           {"reason", summary.reason}};
 }

@@ -52,6 +52,8 @@ struct PlanSummary {
   // Of a job with strategies, which of them, and its mesh, "pp 2 x dp 4".
   uint32_t strategy = 0;
   std::string mesh = {};
+  // Of the ranks' shares of parameters; empty: all are alike, or there are none.
+  std::vector<uint32_t> share_weights = {};
   // False when no plan fits; `reason` says why, and the numbers after planning_ms mean nothing.
   bool feasible = true;
   std::string reason = {};

@@ -128,6 +128,7 @@ void PlanningFlags::AddTo(CLI::App& command) {
   command.add_flag("--parameter-shares", parameter_shares,
                    "Keep parameters and optimizer state in one share a rank, whatever the mesh, from which "
                    "each iteration brings them to its stages; with --strategies always");
+  share_weights.AddTo(command);
   command
       .add_option("--most-parts", most_parts,
                   "With --ep: into how many parts a micro-batch is cut at most, so that rows of one travel "
@@ -157,6 +158,7 @@ v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   options.set_memory_limit_bytes(BytesOfMegabytes(memory_mb));
   options.set_shard_optimizer_state(shard_optimizer_state);
   options.set_parameter_shares(parameter_shares);
+  options.mutable_share_weights()->Add(share_weights.weights.begin(), share_weights.weights.end());
   options.set_most_parts(most_parts);
   return options;
 }
@@ -233,6 +235,7 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.planning.memory_limit_bytes", "--memory-mb"},
                                           {"job.planning.shard_optimizer_state", "--shard-optimizer-state"},
                                           {"job.planning.parameter_shares", "--parameter-shares"},
+                                          {"job.planning.share_weights", "--share-weights"},
                                           {"job.planning.most_parts", "--most-parts"},
                                           {"job.strategies", "--strategies"},
                                           {"a maximum length of", "--max-length"}});

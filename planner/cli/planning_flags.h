@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/sample_lengths.h"
+#include "planner/cli/share_weights_flag.h"
 
 namespace CLI {
 class App;
@@ -34,12 +35,13 @@ struct PlanningFlags {
   double memory_mb = 0;
   bool shard_optimizer_state = false;
   bool parameter_shares = false;
+  ShareWeightsFlag share_weights;
   // 0: as many as pay.
   uint32_t most_parts = 0;
 
   // --layout, --schedule, --recompute, --effort, --micro-batch-size, --token-cap, --layers-per-stage,
-  // --rank-of-stage, --stage-split, --memory-mb, --shard-optimizer-state, --parameter-shares. What is set now
-  // are the defaults. This object must outlive the parse.
+  // --rank-of-stage, --stage-split, --memory-mb, --shard-optimizer-state, --parameter-shares,
+  // --share-weights, --most-parts. What is set now are the defaults. This object must outlive the parse.
   void AddTo(CLI::App& command);
 
   v1::PlanningOptions ToOptions(v1::Policy policy) const;

@@ -222,6 +222,21 @@ def _options(name, value):
     return lambda editor: setattr(editor.plan.options, name, value)
 
 
+def _weights(change):
+    """Of a plan without a validation, whose weights would have to change, too."""
+
+    def apply(editor):
+        if editor.plan.validation is not None or len(editor.plan.programs) < 2:
+            raise Inapplicable("several ranks, and no validation")
+        editor.plan.options.share_weights = change(list(editor.plan.options.share_weights) or [1] * len(editor.plan.programs))
+
+    return apply
+
+
+def _another_weight(weights):
+    return [weights[0] + 1, *weights[1:]]
+
+
 DAMAGES_TO_SHARES = [
     Damage(name, topics, _on_plans_with_shares(change))
     for name, topics, change in (
@@ -258,6 +273,10 @@ DAMAGES_TO_SHARES = [
         ("updates of replicas", ["rule 5"], _groups_of_replicas),
         ("static memory with shares", ["bytes"], _static),
         ("optimizer state divided as well", ["origin"], _options("shard_optimizer_state", True)),
+        ("another weight of a share", ["bytes"], _weights(_another_weight)),
+        ("a weight of a share too many", ["structure"], _weights(lambda weights: weights + [1])),
+        ("weights of shares that are all 0", ["structure"], _weights(lambda weights: [0] * len(weights))),
+        ("a weight of a share above the largest", ["structure"], _weights(lambda weights: [2**20 + 1] * len(weights))),
         ("options without shares", ["rule 4", "structure"], _options("parameter_shares", False)),
     )
 ]

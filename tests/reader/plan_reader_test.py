@@ -111,7 +111,19 @@ CASES = {
     "shares, beside passes, more replicas than samples": ("gpt-large", "--pp=1 --dp=4 --parameter-shares --rows=0:2"),
     "shares, beside passes of a T5": ("t5-large", "--pp=2 --dp=2 --parameter-shares --schedule=split-backward --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0"),
     "shares, tight memory": ("gpt", "--pp=2 --dp=2 --parameter-shares --schedule=ready-first --layout=packed", 0.4),
+    "weighted shares": ("gpt", "--pp=2 --dp=2 --parameter-shares --share-weights=3,1,0,2 --schedule=1f1b --policy=padding --micro-batch-size=2"),
+    "weighted shares, all alike": ("gpt-slow", "--pp=2 --dp=3 --parameter-shares --share-weights=4,4,4,4,4,4 --layout=packed"),
+    "weighted shares, one rank has all": ("gpt", "--pp=2 --dp=2 --parameter-shares --share-weights=0,0,7,0 --layout=packed"),
+    "weighted shares, slow ranks": ("gpt-slow", "--pp=4 --dp=1 --parameter-shares --share-weights=3,2,4,1 --schedule=split-backward --policy=packed --token-cap=200"),
+    "weighted shares, stage groups": ("gpt-groups-slow", "--pp=2 --dp=1 --cp=2 --tp=2 --parameter-shares --share-weights=9,8,7,6,5,4,3,2 --layout=packed"),
+    "weighted shares, experts": ("gpt-experts", "--pp=2 --dp=1 --cp=2 --tp=2 --ep=4 --parameter-shares --share-weights=1,0,2,0,3,0,4,0 --schedule=split-backward"),
+    "weighted shares, T5": ("t5-both", "--pp=3 --dp=1 --parameter-shares --share-weights=1048576,1,524289 --policy=padding --micro-batch-size=3"),
+    "weighted shares, beside passes": ("gpt-large", "--pp=2 --dp=2 --parameter-shares --share-weights=1,3,1,3 --schedule=1f1b --policy=padding --micro-batch-size=2"),
+    "weighted shares, tight memory": ("gpt", "--pp=2 --dp=2 --parameter-shares --share-weights=2,5,3,1 --schedule=ready-first --layout=packed", 0.4),
+    "weighted shares, side by side": ("gpt-groups-slow", "--strategies='tp 2 + pp 2 x cp 2 + dp 2' --share-weights=1,2,0,4,5,6,0,8 --layout=packed --recompute=full"),
+    "weighted shares, side by side, beside passes": ("gpt-large", "--strategies='pp 2 x dp 2 + dp 2 + pp 2' --share-weights=5,5,5,5,0,0,3,3 --layout=packed"),
     "strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed"),
+    "weighted shares, strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --share-weights=4,3,2,1 --layout=packed"),
     "long samples, strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed --rows=0:4"),
     "strategies, experts": ("gpt-experts", "--strategies='pp 2 x cp 2 x ep 2; dp 2 x tp 2 x ep 2; pp 1 x dp 4' --layout=packed"),
     "strategies, T5": ("t5", "--strategies='pp 1 x dp 4; pp 2 x dp 1 x tp 2; pp 4' --layout=packed"),
@@ -137,6 +149,7 @@ CASES = {
     "validation, stage groups": ("gpt-groups", "--pp=2 --dp=2 --cp=2 --tp=4 --shard-optimizer-state --layout=packed --validation-rows=0:20"),
     "validation, experts": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1500 --validation-rows=3:20"),
     "validation, shares": ("gpt-slow", "--pp=2 --dp=3 --parameter-shares --validation-rows=0:2"),
+    "validation, weighted shares": ("gpt-slow", "--pp=2 --dp=3 --parameter-shares --share-weights=1,2,1,2,1,2 --validation-rows=0:2"),
     "validation, strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed --validation-rows=0:9"),
     "experts, concatenated": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=2 --policy=concatenated --token-cap=200 --recompute=selective"),
     "parts, split backward": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1000 --schedule=split-backward --recompute=none"),
@@ -262,6 +275,18 @@ class Strategies(unittest.TestCase):
                 plan = MADE.cases[name].planned_batch.plan
                 self.assertTrue(plan.options.parameter_shares)
                 self.assertEqual(plan.groups[0].ranks, [0, 1, 2, 3])
+
+
+class WeightedShares(unittest.TestCase):
+    def test_are_in_the_plans(self):
+        """Without this the tests of such plans could be about shares that are alike."""
+        for name, case in MADE.cases.items():
+            with self.subTest(name):
+                plan = case.planned_batch.plan
+                self.assertEqual(bool(plan.options.share_weights), "weighted shares" in name)
+                steps = {program.instructions[-1].expected_duration_ns for program in plan.programs}
+                if "weighted shares" in name:
+                    self.assertEqual(len(steps) > 1, "all alike" not in name)
 
 
 class ReshardsBesidePasses(unittest.TestCase):

@@ -7,6 +7,7 @@ Usage: python3 tests/reader/sweep.py --penstock build/release/bin/penstock --pla
 import argparse
 import collections
 import json
+import math
 import random
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def draw_side_by_side(generator, ranks, groups, is_t5):
 
 
 def draw_strategies(generator, groups, is_t5, experts):
-    """Up to three strategies of as many ranks each: a mesh, or several side by side."""
+    """Up to three strategies of as many ranks each, a mesh or several side by side: how many ranks, and the flag."""
     ranks = generator.choice((2, 4, 4, 6, 7, 8, 12))
     meshes = possible_meshes(ranks, groups, is_t5)
     strategies = [[mesh] for mesh in generator.sample(meshes, min(generator.choice((1, 3)), len(meshes)))]
@@ -73,7 +74,14 @@ def draw_strategies(generator, groups, is_t5, experts):
         divided = f" x ep {generator.choice(expert_degrees(tp, cp, experts))}" if experts and tp * cp > 1 else ""
         return f"pp {pp} x dp {dp} x tp {tp} x cp {cp}{divided}"
 
-    return "--strategies=" + "; ".join(" + ".join(text(*mesh) for mesh in strategy) for strategy in strategies)
+    return ranks, "--strategies=" + "; ".join(" + ".join(text(*mesh) for mesh in strategy) for strategy in strategies)
+
+
+def draw_weights(generator, ranks):
+    """Of the shares of so many ranks, half of the time."""
+    weights = [generator.choice((0, 1, 1, 2, 3, 1000)) for _ in range(ranks)]
+    weights[generator.randrange(ranks)] = generator.choice((1, 7))
+    return [f"--share-weights={','.join(map(str, weights))}"] if generator.random() < 0.5 else []
 
 
 def draw_choices(generator):
@@ -105,7 +113,8 @@ def draw_group_with_experts_alone(generator, experts):
 def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0, experts_alone=False):
     """Flags of `penstock plan` but for its files. `experts_alone`: ranks divide the experts, and nothing else of a layer."""
     if pipeline is None and replicas is None and not experts_alone and generator.random() < 0.2:
-        return [draw_strategies(generator, groups, is_t5, experts), *draw_choices(generator)]
+        ranks, strategies = draw_strategies(generator, groups, is_t5, experts)
+        return [strategies, *draw_weights(generator, ranks), *draw_choices(generator)]
     pp = pipeline or generator.choice((1, 2, 2, 3, 4))
     dp = replicas or generator.choice((1, 2, 3))
     flags = []
@@ -115,6 +124,9 @@ def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, 
         flags = draw_group(generator, is_t5, experts)
     flags += [f"--pp={pp}", f"--dp={dp}", *draw_choices(generator)]
     flags += generator.choice(([], [], [], ["--shard-optimizer-state"], ["--parameter-shares"]))
+    if "--parameter-shares" in flags:
+        degrees = [int(flag.partition("=")[2]) for flag in flags if flag.partition("=")[0] in ("--pp", "--dp", "--tp", "--cp")]
+        flags += draw_weights(generator, math.prod(degrees))
     if generator.random() < 0.5:
         stages = generator.choice((pp, 2 * pp, min(layers, 3 * pp)))
         if stages <= layers:
@@ -165,6 +177,7 @@ def traits(schema, plan):
     """What plans are counted by."""
     counts = collections.Counter({f"schedule {schema.enum_name('Schedule', plan.schedule)}": 1})
     counts["shares of parameters"] = plan.options.parameter_shares
+    counts["weighted shares"] = len(set(plan.options.share_weights)) > 1
     counts["several meshes"] = len(plan.meshes) > 1
     counts["second or third strategy"] = plan.strategy > 0
     micro_batches = [item for replica in plan.replicas for item in replica.micro_batches]

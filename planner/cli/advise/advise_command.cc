@@ -22,6 +22,7 @@
 #include "planner/cli/advise/run_advice.h"
 #include "planner/cli/advise/run_advice_report.h"
 #include "planner/cli/advise/run_pool_report.h"
+#include "planner/cli/advise/side_by_side.h"
 #include "planner/cli/advise/strategy_pool.h"
 #include "planner/cli/advise/tournament.h"
 #include "planner/cli/commands.h"
@@ -32,6 +33,8 @@
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/printable_text.h"
 #include "planner/cli/recorded_flags.h"
+#include "planner/cli/share_weights_flag.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
@@ -118,7 +121,20 @@ absl::Status AdvisePool(const AdviseFlags& flags, const Given& given, const v1::
                             StrategiesToTry(job, flags.gpus, batches, given, &threads));
   PENSTOCK_ASSIGN_OR_RETURN(const StrategyPool pool, ProposePool(job, strategies, batches,
                                                                  {.strategies = flags.strategies}, &threads));
-  std::cout << (flags.json ? DumpJson(PoolJson(pool)) + "\n" : PoolText(pool));
+  // Of the shares that all of them have.
+  v1::JobSpec chosen = WithParameterShares(job);
+  SetStrategies(StrategiesOf(pool), &chosen);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const std::string weights,
+      ChooseWeightsOfShares(flags.planning.share_weights, batches, threads.AsFunction(), &chosen));
+  if (!flags.json) {
+    std::cout << PoolText(pool) << (weights.empty() ? "" : absl::StrCat("\n", weights, "\n"));
+    return absl::OkStatus();
+  }
+  nlohmann::ordered_json json = PoolJson(pool);
+  json["share_weights"] = std::vector<uint32_t>(chosen.planning().share_weights().begin(),
+                                                chosen.planning().share_weights().end());
+  std::cout << DumpJson(json) << "\n";
   return absl::OkStatus();
 }
 
@@ -220,6 +236,10 @@ absl::Status RunAdvise(const AdviseFlags& flags, const Given& given) {
   *job.mutable_planning() = flags.planning.ToOptions(v1::POLICY_DYNAMIC);
   SetTypicalSamples(batches, &job);
   if (flags.strategies > 0) return NameFlags(AdvisePool(flags, given, job, batches));
+  if (flags.planning.share_weights.choose) {
+    return absl::InvalidArgumentError(
+        "--share-weights auto: weights are chosen for a pool; give --strategies as well, or weights");
+  }
   const absl::StatusOr<std::vector<Candidate>> candidates =
       MakeCandidates(job, flags.gpus, flags.global_batch, flags.policies, given);
   PENSTOCK_RETURN_IF_ERROR(NameFlags(candidates.status()));

@@ -17,6 +17,7 @@
 #include "penstock/client/planner_client.h"
 #include "planner/cli/feed/job_file.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/up/chosen_share_weights.h"
 #include "planner/cli/up/job_setup.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/proposed_strategies.h"
@@ -112,10 +113,13 @@ absl::StatusOr<v1::JobSpec> Feed::JobOfFlags(const RunData& data) {
       *job.mutable_strategies() = registered->strategies();
       *job.mutable_mesh() = registered->mesh();
     }
+    if (flags_.planning.share_weights.choose)
+      *job.mutable_planning()->mutable_share_weights() = registered->planning().share_weights();
     return job;
   }
   PENSTOCK_RETURN_IF_ERROR(AddProfile(flags_, given.profile, tools, &job));
   PENSTOCK_RETURN_IF_ERROR(AddProposedStrategies(flags_, data, tools, &job));
+  PENSTOCK_RETURN_IF_ERROR(AddChosenShareWeights(flags_, data, tools, &job));
   return job;
 }
 

@@ -39,8 +39,11 @@ absl::StatusOr<uint32_t> AvailableRanks::Count() const {
 
 UpOptions AvailableRanks::With(const v1::Strategy& strategy) const {
   UpOptions options = full_;
-  // They are of all ranks.
-  if (RanksOf(strategy) != WorkerCount(full_)) options.strategies.clear();
+  // They are of all ranks. Weights that are chosen are chosen anew.
+  if (RanksOf(strategy) != WorkerCount(full_)) {
+    options.strategies.clear();
+    options.planning.share_weights.weights.clear();
+  }
   UseMesh(strategy.meshes(0).mesh(), &options);
   if (strategy.meshes_size() > 1) {
     UseStrategies({strategy}, &options);

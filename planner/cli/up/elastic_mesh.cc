@@ -61,6 +61,7 @@ absl::StatusOr<int64_t> MakespanOf(v1::JobSpec job, const v1::Batch& batch) {
 
 v1::JobSpec OnMesh(v1::JobSpec job, const v1::Mesh& mesh) {
   job.clear_strategies();
+  job.mutable_planning()->clear_share_weights();
   *job.mutable_mesh() = mesh;
   return job;
 }
@@ -98,6 +99,7 @@ absl::StatusOr<Timed<v1::Mesh>> FastestOf(const v1::JobSpec& job, const v1::Batc
 absl::StatusOr<Timed<v1::Strategy>> FastestSideBySide(const v1::JobSpec& given, const v1::Batch& batch,
                                                       uint32_t ranks) {
   v1::JobSpec job = WithParameterShares(given);
+  job.mutable_planning()->clear_share_weights();
   SideBySideLimits limits = {.most_pipeline = given.mesh().pipeline(),
                              .most_context = ContextRanks(given.mesh()),
                              .strategies = kMostSideBySide};

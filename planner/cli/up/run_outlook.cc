@@ -156,6 +156,9 @@ std::vector<std::string> Describe(const RunOutlook& outlook) {
     line("mesh", MeshText(outlook));
   else
     line("strategies", StrategiesText(outlook));
+  const auto& weights = outlook.job.planning().share_weights();
+  if (!weights.empty())
+    line("shares", absl::StrCat("of ranks by these weights: ", absl::StrJoin(weights, ",")));
   if (!outlook.plan.has_value()) return lines;
   line("plan", PlanText(*outlook.plan));
   line("memory", MemoryText(outlook));
@@ -172,6 +175,8 @@ nlohmann::ordered_json ToJson(const RunOutlook& outlook) {
                                  {"threads", outlook.threads}};
   for (const v1::Strategy& strategy : outlook.job.strategies())
     json["strategies"].push_back(StrategyName(strategy));
+  for (const uint32_t weight : outlook.job.planning().share_weights())
+    json["share_weights"].push_back(weight);
   for (const TaskOutlook& task : outlook.tasks) json["tasks"].push_back(ToJson(task, outlook));
   json["plan"] = outlook.plan.has_value() ? ToJson(*outlook.plan) : nullptr;
   return json;

@@ -14,6 +14,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/model/base_folder.h"
 #include "planner/cli/model/kept_files.h"
+#include "planner/cli/up/chosen_share_weights.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/proposed_strategies.h"
 
@@ -152,6 +153,7 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
   PENSTOCK_RETURN_IF_ERROR(AddProfile(options, given.profile, tools, &job));
   PENSTOCK_RETURN_IF_ERROR(AddMemoryLimit(options, &job));
   PENSTOCK_RETURN_IF_ERROR(AddProposedStrategies(options, data, tools, &job));
+  PENSTOCK_RETURN_IF_ERROR(AddChosenShareWeights(options, data, tools, &job));
   return RunSetup{std::move(options), std::move(data), std::move(job), std::move(folder)};
 }
 

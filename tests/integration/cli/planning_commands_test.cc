@@ -61,6 +61,7 @@ constexpr const char* kFields[] = {"policy",
                                    "layers_per_stage",
                                    "strategy",
                                    "mesh",
+                                   "share_weights",
                                    "lower_bound_ms",
                                    "feasible",
                                    "reason"};

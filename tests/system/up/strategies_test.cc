@@ -137,6 +137,24 @@ TEST_F(StrategiesTest, ARunSaysWhichStrategiesItHasAndWhatRanOnThem) {
   EXPECT_THAT(ReadFile(folder_.Path("run/run.json")).value_or(""), HasSubstr(kStrategies));
 }
 
+// One of which has nothing. A checkpoint knows no shares, so that it may go on with others, or with none.
+TEST_F(StrategiesTest, SharesOfDifferentSizeTrainWhatOneMeshTrainsAndGoOnWithOthers) {
+  ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1"}));
+  ASSERT_NO_FATAL_FAILURE(
+      Run("run", {"--strategies", kStrategies, "--share-weights", "3,0", "--iterations", "15"}));
+  const auto resume = [&](const char* iterations, const std::vector<std::string>& more, const char* said) {
+    std::vector<std::string> arguments = {"up",           "--resume", "--run-dir", folder_.Path("run"),
+                                          "--iterations", iterations};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    PenstockRun up(folder_, absl::StrCat("resumed", iterations), arguments);
+    ASSERT_EQ(up.Wait(), 0) << up.errors();
+    EXPECT_THAT(up.output() + up.errors(), HasSubstr(said));
+  };
+  ASSERT_NO_FATAL_FAILURE(resume("30", {"--share-weights", "1,1000"}, "of ranks by these weights: 1,1000"));
+  ASSERT_NO_FATAL_FAILURE(resume("40", {"--share-weights", "auto"}, "share weights: "));
+  ExpectLossesOf("run", "one");
+}
+
 TEST_F(StrategiesTest, ACheckpointOfStrategiesIsGoneOnFromOnOneMeshAndTheOtherWayAround) {
   ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1"}));
   ASSERT_NO_FATAL_FAILURE(Run("run", {"--strategies", kStrategies, "--iterations", "15"}));

@@ -34,6 +34,15 @@ TEST(JobDetails, NothingIsSaidOfWhatAJobDoesNotHave) {
   EXPECT_TRUE(json["validation"].is_null());
 }
 
+TEST(JobDetails, WeightsOfSharesStandBehindTheMesh) {
+  v1::GetJobResponse response = Response();
+  for (const uint32_t weight : {3, 1, 0, 2, 1, 1})
+    response.mutable_job()->mutable_planning()->add_share_weights(weight);
+  const JobDetails details = DetailsOf(response);
+  EXPECT_EQ(MeshesText(details), "pp 2 x dp 3 (share weights 3,1,0,2,1,1)");
+  EXPECT_EQ(ToJson(details)["share_weights"], nlohmann::ordered_json({3, 1, 0, 2, 1, 1}));
+}
+
 TEST(JobDetails, LossesAreThoseOfTheLastIterationAndOfTheLastValidation) {
   v1::GetJobResponse response = Response();
   v1::IterationSummary& before = *response.mutable_iterations(0);

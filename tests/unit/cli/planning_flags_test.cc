@@ -11,6 +11,7 @@ namespace penstock::cli {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 // What `penstock plan` would make of these flags.
 v1::PlanningOptions Parse(std::vector<std::string> arguments) {
@@ -46,6 +47,30 @@ TEST(PlanningFlagsTest, StagesAndTheirRanksAreLists) {
   EXPECT_THAT(options.rank_of_stage(), ElementsAre(0, 1, 1, 0));
 }
 
+TEST(PlanningFlagsTest, WeightsOfSharesAreAListOrToBeChosen) {
+  EXPECT_TRUE(Parse({}).share_weights().empty());
+  EXPECT_THAT(Parse({"--share-weights", "3,1,0,2"}).share_weights(), ElementsAre(3, 1, 0, 2));
+  EXPECT_THAT(Parse({"--share-weights", "1048576"}).share_weights(), ElementsAre(1048576));
+  CLI::App app;
+  PlanningFlags flags;
+  flags.AddTo(app);
+  app.parse(std::vector<std::string>{"auto", "--share-weights"});
+  EXPECT_TRUE(flags.share_weights.choose);
+  EXPECT_TRUE(flags.ToOptions(v1::POLICY_DYNAMIC).share_weights().empty());
+}
+
+TEST(PlanningFlagsTest, WeightsOfSharesThatAreNoneAreRefusedWithWhatToGive) {
+  for (const char* text : {"", "3,,1", "-1,2", "1.5", "1048577", "3,auto", "many"}) {
+    try {
+      Parse({"--share-weights", text});
+      ADD_FAILURE() << text;
+    } catch (const CLI::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("--share-weights")) << text;
+      EXPECT_THAT(error.what(), HasSubstr("no whole number from 0 to 1048576")) << text;
+    }
+  }
+}
+
 TEST(PlanningFlagsTest, MemoryIsExactToTheByte) {
   EXPECT_EQ(Parse({"--memory-mb", "12345.678901"}).memory_limit_bytes(), 12'345'678'901);
 }
@@ -59,6 +84,7 @@ TEST(NameFlagsTest, SaysTheFlagForEveryFieldOfTheJob) {
   EXPECT_EQ(named("job.mesh.pipeline 6, job.planning.recompute full, a maximum length of 1024"),
             "--pp 6, --recompute full, --max-length 1024");
   EXPECT_EQ(named("job.planning.stage_split: is unknown"), "--stage-split: is unknown");
+  EXPECT_EQ(named("job.planning.share_weights: 3 of them"), "--share-weights: 3 of them");
 }
 
 TEST(NameFlagsTest, MemoryBecomesMillionsOfBytes) {

@@ -10,6 +10,7 @@ namespace penstock::cli {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 v1::Strategy Alone(const v1::Mesh& mesh) {
   v1::Strategy strategy;
@@ -46,6 +47,19 @@ TEST(AvailableRanksTest, OfThisMachineAreFewerByEachThatIsLost) {
   EXPECT_EQ(WorkerCount(fewer), 3);
   for (int i = 0; i < 9; ++i) available.Lose(full, 0);
   EXPECT_EQ(*available.Count(), 0);
+}
+
+TEST(AvailableRanksTest, WeightsOfSharesAreThoseOfAllRanks) {
+  UpOptions full;
+  full.data = 4;
+  full.planning.parameter_shares = true;
+  full.planning.share_weights.weights = {3, 1, 0, 2};
+  AvailableRanks available(full);
+  EXPECT_THAT(available.With(Alone(MakeMesh(1, 3, 1, 1))).planning.share_weights.weights, IsEmpty());
+  EXPECT_THAT(available.With(Alone(MakeMesh(2, 2, 1, 1))).planning.share_weights.weights,
+              ElementsAre(3, 1, 0, 2));
+  full.planning.share_weights = {.weights = {}, .choose = true};
+  EXPECT_TRUE(AvailableRanks(full).With(Alone(MakeMesh(1, 3, 1, 1))).planning.share_weights.choose);
 }
 
 TEST(AvailableRanksTest, AHostTakesAllItsPlacesWithItAndBringsThemBack) {

@@ -57,6 +57,14 @@ TEST(RunOutlookTest, SaysWhatTheRunIsMadeOf) {
               Contains(HasSubstr("4 context ranks, experts divided over 2 of them: 16 workers")));
 }
 
+TEST(RunOutlookTest, SaysHowLargeSharesAreWhereTheyDiffer) {
+  RunOutlook outlook = SomeOutlook();
+  for (const uint32_t weight : {3, 1, 0, 2}) outlook.job.mutable_planning()->add_share_weights(weight);
+  EXPECT_THAT(Describe(outlook), Contains(HasSubstr("of ranks by these weights: 3,1,0,2")));
+  EXPECT_EQ(ToJson(outlook)["share_weights"], nlohmann::ordered_json({3, 1, 0, 2}));
+  EXPECT_FALSE(ToJson(SomeOutlook()).contains("share_weights"));
+}
+
 TEST(RunOutlookTest, OfAMixtureEachTaskHasItsShareAndItsEpochs) {
   RunOutlook outlook = SomeOutlook();
   outlook.tasks = {{.name = "flan", .share = 0.75, .samples = 600, .dropped_samples = 100, .tokens = 12345},
