@@ -26,6 +26,14 @@ constexpr double kMostLater = 0.001;
 // How often shares are levelled anew by what plans with the last ones need.
 constexpr int kLevellings = 3;
 
+v1::Batch BatchOfLongest(const v1::ModelSpec& model, uint32_t length) {
+  v1::Batch batch;
+  v1::Sample* sample = batch.add_samples();
+  sample->set_target_tokens(length);
+  if (model.architecture() == v1::ARCHITECTURE_T5) sample->set_input_tokens(length);
+  return batch;
+}
+
 // All meshes of a planner, each with the number of its first rank.
 template <typename Visit>
 void ForEachMesh(const StrategyPlanner& planner, Visit visit) {
@@ -36,9 +44,23 @@ void ForEachMesh(const StrategyPlanner& planner, Visit visit) {
   }
 }
 
+// The longest sample that some strategy can hold alone, tokens (T5: of each side); 0: none. What holds one
+// holds shorter ones.
+uint32_t LongestHeld(const StrategyPlanner& planner, const v1::ModelSpec& model, StopToken stop) {
+  uint32_t held = 0, above = model.max_sequence_length() + 1;
+  while (above - held > 1) {
+    const uint32_t length = held + (above - held) / 2;
+    const bool holds =
+        planner.ValidateBatch(BatchOfLongest(model, length), Planner::Explain::kCauseAlone, stop).ok();
+    (holds ? held : above) = length;
+  }
+  return held;
+}
+
 // Weights, and what else is known of them.
 struct TriedWeights {
   WeightsTrial trial;
+  uint32_t longest = 0;
   // By rank, beside its share, bytes.
   std::vector<double> needs;
 };
@@ -59,22 +81,27 @@ class WeightsChooser {
   absl::StatusOr<ShareWeightsChoice> Run() {
     const absl::StatusOr<TriedWeights> alike = Try({});
     PENSTOCK_RETURN_IF_ERROR(stop_.status());
-    std::vector<double> needs;
+    // What ranks cannot do without. Other batches may have longer samples than these: whatever can be held
+    // with equal shares still must be.
+    std::vector<double> least;
     if (alike.ok()) {
       best_ = *alike;
       fastest_ns_ = alike->trial.iteration_ns;
-      needs = alike->needs;
+      longest_ = alike->longest;
+      const double equal_share = share_bytes_ / static_cast<double>(slowness_.size());
+      PENSTOCK_ASSIGN_OR_RETURN(least, LeastNeeds(limit_bytes_ - static_cast<int64_t>(equal_share)));
     } else {
-      PENSTOCK_ASSIGN_OR_RETURN(needs, LeastNeeds());
+      PENSTOCK_ASSIGN_OR_RETURN(least, LeastNeeds(limit_bytes_));
     }
-    // As if there were room for any share, too: plans may do with less.
-    PENSTOCK_RETURN_IF_ERROR(TryBySpeed(std::vector<double>(needs.size(), 0)));
+    std::vector<double> needs = alike.ok() ? Larger(alike->needs, least) : least;
+    // With less room for micro-batches, too: plans may do with it.
+    PENSTOCK_RETURN_IF_ERROR(TryBySpeed(least));
     PENSTOCK_RETURN_IF_ERROR(TryBySpeed(needs));
     for (int levelling = 0; levelling < kLevellings; ++levelling) {
       PENSTOCK_ASSIGN_OR_RETURN(const std::optional<TriedWeights> level,
                                 Consider(LevelShares(needs, share_bytes_)));
       if (!level.has_value()) break;
-      needs = level->needs;
+      needs = Larger(level->needs, least);
       PENSTOCK_RETURN_IF_ERROR(TryBySpeed(needs));
     }
     if (!best_.has_value()) return alike.status();
@@ -82,6 +109,11 @@ class WeightsChooser {
   }
 
  private:
+  static std::vector<double> Larger(std::vector<double> a, const std::vector<double>& b) {
+    for (size_t rank = 0; rank < a.size(); ++rank) a[rank] = std::max(a[rank], b[rank]);
+    return a;
+  }
+
   absl::StatusOr<std::unique_ptr<StrategyPlanner>> PlannerOf(const v1::JobSpec& job) {
     PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<StrategyPlanner> planner,
                               StrategyPlanner::Create(job, Planner::Explain::kCauseAlone, run_tasks_, stop_));
@@ -111,6 +143,7 @@ class WeightsChooser {
       PENSTOCK_RETURN_IF_ERROR(AddNeeds(*planner, plan, &tried));
     }
     tried.trial.iteration_ns = sum_ns / static_cast<double>(batches_.size());
+    tried.longest = LongestHeld(*planner, job_.model(), stop_);
     return tried;
   }
 
@@ -141,17 +174,20 @@ class WeightsChooser {
     return absl::OkStatus();
   }
 
-  // What ranks cannot do without, where equal shares leave too little for it.
-  absl::StatusOr<std::vector<double>> LeastNeeds() {
+  // Beside their shares, for the samples that the ranks of a mesh can hold with so much; the longest one that
+  // must be held is among them.
+  absl::StatusOr<std::vector<double>> LeastNeeds(int64_t limit_bytes) {
+    std::vector<v1::Batch> batches(batches_.begin(), batches_.end());
+    if (longest_ > 0) batches.push_back(BatchOfLongest(job_.model(), longest_));
     v1::JobSpec roomy = job_;
     roomy.mutable_planning()->set_memory_limit_bytes(kMostMemoryBytes);
     PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<StrategyPlanner> planner, PlannerOf(roomy));
     std::vector<double> needs(slowness_.size(), 0);
     absl::Status status;
     ForEachMesh(*planner, [&](const Planner& mesh, int first_rank) {
-      for (const v1::Batch& batch : batches_) {
+      for (const v1::Batch& batch : batches) {
         const absl::StatusOr<std::vector<int64_t>> least =
-            mesh.LeastBytesBesideShares(batch, limit_bytes_, stop_);
+            mesh.LeastBytesBesideShares(batch, limit_bytes, stop_);
         if (!least.ok()) {
           status = least.status();
           return;
@@ -178,14 +214,14 @@ class WeightsChooser {
     return shares.empty() ? absl::OkStatus() : Consider(shares).status();
   }
 
-  // Empty: tried before, or nothing fits with them. CANCELLED is an error.
+  // Empty: tried before, or what must fit does not. CANCELLED is an error.
   absl::StatusOr<std::optional<TriedWeights>> Consider(const std::vector<double>& shares) {
     std::vector<uint32_t> weights = WeightsOfShares(shares);
     const bool alike = std::ranges::all_of(weights, [&](uint32_t weight) { return weight == weights[0]; });
     if (alike || std::ranges::find(tried_, weights) != tried_.end()) return std::nullopt;
     const absl::StatusOr<TriedWeights> tried = Try(std::move(weights));
     PENSTOCK_RETURN_IF_ERROR(stop_.status());
-    if (!tried.ok()) return std::nullopt;
+    if (!tried.ok() || tried->longest < longest_) return std::nullopt;
     if (!best_.has_value() || IsBetter(tried->trial, best_->trial)) best_ = *tried;
     fastest_ns_ =
         fastest_ns_ == 0 ? tried->trial.iteration_ns : std::min(fastest_ns_, tried->trial.iteration_ns);
@@ -211,6 +247,8 @@ class WeightsChooser {
   std::vector<std::vector<uint32_t>> tried_;
   std::optional<TriedWeights> best_;
   double fastest_ns_ = 0;
+  // What equal shares can hold; 0: nothing.
+  uint32_t longest_ = 0;
 };
 
 }  // namespace

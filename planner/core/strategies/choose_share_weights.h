@@ -41,7 +41,8 @@ struct ShareWeightsChoice {
 
 // Of a job with parameter_shares and its strategies, if it has some; what it says of weights does not count.
 // Weights that differ are chosen where they make the batches faster by half a per cent, or leave a hundredth
-// of the limit more of the fullest rank's memory free and make the batches no slower than a thousandth. Plans
+// of the limit more of the fullest rank's memory free and make the batches no slower than a thousandth; and
+// never where a sample that equal shares can hold would no longer fit. Plans
 // each batch up to about eight times, with effort normal where the job's is thorough. Possible errors: what
 // is wrong with the job, or with a batch, with shares that are alike, where no weights help; CANCELLED.
 absl::StatusOr<ShareWeightsChoice> ChooseShareWeights(const v1::JobSpec& job,

@@ -139,6 +139,35 @@ TEST(ChooseShareWeightsTest, AreForAllStrategiesOfAJob) {
   EXPECT_TRUE(StrategyPlanner::Create(job, Planner::Explain::kCauseAlone).ok());
 }
 
+// Samples of a batch are short; others may come that are as long as the model takes.
+TEST(ChooseShareWeightsTest, HoldWhateverEqualSharesHold) {
+  v1::JobSpec job = ShareJob(2, 1);
+  job.mutable_profile()->mutable_cluster()->set_intra_node_bytes_per_second(1e14);
+  job.mutable_profile()->set_optimizer_ns_per_parameter_byte(0);
+  job.mutable_profile()->mutable_layers(1)->set_parameter_bytes(200'000);
+  job.mutable_profile()->mutable_layers(0)->mutable_stored_full()->set_target_token_bytes(30);
+  int differ = 0;
+  for (const int64_t limit : {850'000, 900'000, 950'000, 1'000'000, 1'100'000}) {
+    job.mutable_planning()->set_memory_limit_bytes(limit);
+    job.mutable_planning()->clear_share_weights();
+    const auto longest = [&] {
+      const auto planner = StrategyPlanner::Create(job, Planner::Explain::kCauseAlone);
+      EXPECT_TRUE(planner.ok()) << planner.status();
+      uint32_t length = 0;
+      while (planner.ok() && length < 4096 &&
+             (*planner)->ValidateBatch(MakeBatch({{0, length + 16}}), Planner::Explain::kCauseAlone).ok())
+        length += 16;
+      return length;
+    };
+    const uint32_t equal = longest();
+    const ShareWeightsChoice choice = ChoiceFor(job);
+    differ += choice.chosen.weights.empty() ? 0 : 1;
+    SetShareWeights(choice, &job);
+    EXPECT_GE(longest(), equal) << limit;
+  }
+  EXPECT_GT(differ, 0);
+}
+
 TEST(ChooseShareWeightsTest, SayWhatIsWrongWhereNoneHelp) {
   v1::JobSpec job = ShareJob(2, 1);
   job.mutable_planning()->set_memory_limit_bytes(20'000);
