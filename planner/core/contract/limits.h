@@ -18,6 +18,8 @@ inline constexpr uint32_t kMostContextRanks = 1024;
 // Of a pipeline; there may be several on a rank.
 inline constexpr int kMostStages = 2048;
 inline constexpr int kMostSamples = 1 << 20;
+// Of a job, all that it ever had.
+inline constexpr int kMostStrategies = 64;
 // Samples of a batch times stages: the search keeps about 80 bytes for each, several times.
 inline constexpr int64_t kMostSampleStages = 1 << 23;
 inline constexpr int kMostTypicalSamples = 1 << 16;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/core/strategies/strategy_specs.h"
@@ -34,6 +36,20 @@ absl::Status OfValidation(const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("batch.validation.", message.substr(6)));
 }
 
+// Ascending, each once; all where none are given.
+absl::StatusOr<std::vector<uint32_t>> NumbersOf(const v1::JobSpec& job, absl::Span<const uint32_t> given) {
+  std::vector<uint32_t> numbers(given.begin(), given.end());
+  if (numbers.empty()) {
+    numbers.resize(static_cast<size_t>(StrategyCount(job)));
+    std::iota(numbers.begin(), numbers.end(), 0U);
+  }
+  std::ranges::sort(numbers);
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  if (numbers.back() < static_cast<uint32_t>(StrategyCount(job))) return numbers;
+  return absl::InvalidArgumentError(
+      absl::StrCat("job.strategies has ", job.strategies_size(), ", and no number ", numbers.back()));
+}
+
 }  // namespace
 
 absl::Status StrategyPlanner::CheckJob(const v1::JobSpec& job) {
@@ -47,17 +63,19 @@ absl::Status StrategyPlanner::CheckJob(const v1::JobSpec& job) {
 
 absl::StatusOr<std::unique_ptr<StrategyPlanner>> StrategyPlanner::Create(
     const v1::JobSpec& job, Planner::Explain explain, const RunTasks& run_tasks, StopToken stop,
-    absl::Span<const v1::Topology> stages) {
+    absl::Span<const v1::Topology> stages, absl::Span<const uint32_t> numbers) {
   PENSTOCK_RETURN_IF_ERROR(CheckStrategies(job));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<uint32_t> own, NumbersOf(job, numbers));
   std::vector<std::unique_ptr<MeshPlanners>> planners;
-  for (int i = 0; i < StrategyCount(job); ++i) {
-    const v1::Topology* chosen = static_cast<size_t>(i) < stages.size() ? &stages[i] : nullptr;
+  for (const uint32_t number : own) {
+    const int strategy = static_cast<int>(number);
+    const v1::Topology* chosen = number < stages.size() ? &stages[number] : nullptr;
     absl::StatusOr<std::unique_ptr<MeshPlanners>> planner =
-        MeshPlanners::Create(job, i, explain, run_tasks, stop, chosen);
-    if (!planner.ok()) return OfStrategy(job, i, planner.status());
+        MeshPlanners::Create(job, strategy, explain, run_tasks, stop, chosen);
+    if (!planner.ok()) return OfStrategy(job, strategy, planner.status());
     planners.push_back(*std::move(planner));
   }
-  return std::unique_ptr<StrategyPlanner>(new StrategyPlanner(std::move(planners)));
+  return std::unique_ptr<StrategyPlanner>(new StrategyPlanner(std::move(own), std::move(planners)));
 }
 
 absl::Status StrategyPlanner::ValidateBatch(const v1::Batch& batch, Planner::Explain explain,
@@ -87,7 +105,8 @@ absl::Status StrategyPlanner::ValidateSamples(const v1::Batch& batch, Planner::E
 }
 
 absl::Status StrategyPlanner::WhyNone(const absl::Status& status) const {
-  return AnnotateError(status, "no strategy can hold the batch; the first: job.strategies[0]");
+  return AnnotateError(status, absl::StrCat("no strategy can hold the batch; the first: job.strategies[",
+                                            numbers_.front(), "]"));
 }
 
 std::vector<StrategyPlanner::Candidate> StrategyPlanner::Candidates(const v1::Batch& batch) const {
@@ -123,7 +142,7 @@ absl::StatusOr<v1::Plan> StrategyPlanner::MakePlan(const v1::Batch& batch, const
   PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, PlanTraining(batch, run_tasks, stop));
   if (!batch.has_validation()) return plan;
   absl::StatusOr<v1::Plan> validation =
-      PlanValidation(batch.validation(), static_cast<int>(plan.strategy()), run_tasks, stop);
+      PlanValidation(batch.validation(), PlaceOf(plan).value_or(0), run_tasks, stop);
   if (!validation.ok()) return OfValidation(validation.status());
   *plan.mutable_validation() = *std::move(validation);
   plan.set_content_hash(Planner::ContentHash(plan));
@@ -138,10 +157,7 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanValidation(const v1::Batch& valida
     const int strategy = i == 0 ? first : i <= first ? i - 1 : i;
     absl::StatusOr<v1::Plan> plan = planners_[strategy]->MakeForwardPlan(validation, run_tasks, stop);
     PENSTOCK_RETURN_IF_ERROR(stop.status());
-    if (plan.ok() && strategy > 0) {
-      plan->set_strategy(static_cast<uint32_t>(strategy));
-      plan->set_content_hash(Planner::ContentHash(*plan));
-    }
+    if (plan.ok()) SetStrategy(strategy, &*plan);
     if (plan.ok() || absl::IsInternal(plan.status())) return plan;
     if (why.ok()) why = plan.status();
   }
@@ -150,7 +166,11 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanValidation(const v1::Batch& valida
 
 absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, const RunTasks& run_tasks,
                                                        StopToken stop) const {
-  if (strategies() == 1) return planners_.front()->MakePlan(batch, run_tasks, stop);
+  if (strategies() == 1) {
+    PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planners_.front()->MakePlan(batch, run_tasks, stop));
+    SetStrategy(0, &plan);
+    return plan;
+  }
   std::vector<Candidate> candidates = Candidates(batch);
   if (!thorough()) PENSTOCK_RETURN_IF_ERROR(Glance(batch, run_tasks, stop, &candidates));
   std::optional<v1::Plan> best;
@@ -169,7 +189,7 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, c
       continue;
     }
     PENSTOCK_RETURN_IF_ERROR(plan.status());
-    plan->set_strategy(static_cast<uint32_t>(candidate.strategy));
+    plan->set_strategy(numbers_[candidate.strategy]);
     const auto key = [](const v1::Plan& of) {
       return std::pair(of.predicted().makespan_ns(), of.strategy());
     };
@@ -184,6 +204,18 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, c
   // The first one's has been hashed as it is.
   if (best->strategy() > 0) best->set_content_hash(Planner::ContentHash(*best));
   return *std::move(best);
+}
+
+void StrategyPlanner::SetStrategy(int strategy, v1::Plan* plan) const {
+  if (numbers_[strategy] == plan->strategy()) return;
+  plan->set_strategy(numbers_[strategy]);
+  plan->set_content_hash(Planner::ContentHash(*plan));
+}
+
+std::optional<int> StrategyPlanner::PlaceOf(const v1::Plan& plan) const {
+  const auto found = std::ranges::lower_bound(numbers_, plan.strategy());
+  if (found == numbers_.end() || *found != plan.strategy()) return std::nullopt;
+  return static_cast<int>(found - numbers_.begin());
 }
 
 bool StrategyPlanner::MayBeFaster(const Candidate& candidate, const v1::Plan& best) const {
@@ -230,9 +262,10 @@ std::vector<v1::Topology> StrategyPlanner::topologies() const {
 }
 
 absl::StatusOr<const MeshPlanners*> StrategyPlanner::Of(const v1::Plan& plan) const {
-  if (plan.strategy() < planners_.size()) return planners_[plan.strategy()].get();
-  return absl::InvalidArgumentError(
-      absl::StrCat("plan.strategy is ", plan.strategy(), ", the job has ", planners_.size(), " of them"));
+  if (const std::optional<int> place = PlaceOf(plan)) return planners_[*place].get();
+  return absl::InvalidArgumentError(absl::StrCat("plan.strategy is ", plan.strategy(),
+                                                 ", of which this planner makes no plans; it makes those of ",
+                                                 absl::StrJoin(numbers_, ", ")));
 }
 
 }  // namespace penstock::core

@@ -7,11 +7,16 @@
 //
 // A job without strategies has one: its mesh. Plans do not depend on the iteration before: parameters come
 // from shares that no strategy changes, and what that takes is in each plan's makespan. Pure, as Planner is.
+//
+// Of a job whose strategies were changed while it runs some are there for plans that were made before: a
+// planner of the others alone is made with their numbers.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,11 +32,14 @@ namespace penstock::core {
 class StrategyPlanner {
  public:
   // As Planner::Create, for every strategy. `stages`: who is where by strategy, of a planner for the same
-  // job; empty: stages are chosen. Messages about one of several strategies begin with "job.strategies[i]".
+  // job; empty: stages are chosen, and so are those of strategies behind its end. `numbers`: the strategies
+  // that plans are made on, by their numbers in the job, in any order; empty: all. Messages about one of
+  // several strategies begin with "job.strategies[i]".
+  // Possible errors, also: INVALID_ARGUMENT (the job has no strategy of a number).
   static absl::StatusOr<std::unique_ptr<StrategyPlanner>> Create(
       const v1::JobSpec& job, Planner::Explain explain = Planner::Explain::kChanges,
       const RunTasks& run_tasks = RunSerially, StopToken stop = {},
-      absl::Span<const v1::Topology> stages = {});
+      absl::Span<const v1::Topology> stages = {}, absl::Span<const uint32_t> numbers = {});
   static absl::Status CheckJob(const v1::JobSpec& job);
 
   // As Planner's, for the first strategy that takes the batch. Where none does, the first one's error; of one
@@ -50,17 +58,20 @@ class StrategyPlanner {
   // errors: as Planner::ShapeOf.
   absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;
 
-  // Who is where in every plan, by strategy.
+  // Who is where in every plan, in the order of numbers().
   std::vector<v1::Topology> topologies() const;
 
   int strategies() const { return static_cast<int>(planners_.size()); }
-  // Possible errors: INVALID_ARGUMENT (the job has no such strategy).
+  // Of the strategies that it plans on, ascending.
+  const std::vector<uint32_t>& numbers() const { return numbers_; }
+  // Possible errors: INVALID_ARGUMENT (it does not plan on this strategy).
   absl::StatusOr<const MeshPlanners*> Of(const v1::Plan& plan) const;
-  const MeshPlanners& planner(int strategy) const { return *planners_[strategy]; }
+  // `place`: among numbers(), as all indices below.
+  const MeshPlanners& planner(int place) const { return *planners_[place]; }
 
  private:
-  explicit StrategyPlanner(std::vector<std::unique_ptr<MeshPlanners>> planners)
-      : planners_(std::move(planners)) {}
+  StrategyPlanner(std::vector<uint32_t> numbers, std::vector<std::unique_ptr<MeshPlanners>> planners)
+      : numbers_(std::move(numbers)), planners_(std::move(planners)) {}
 
   static constexpr int64_t kNotGlanced = std::numeric_limits<int64_t>::max();
 
@@ -88,14 +99,19 @@ class StrategyPlanner {
   absl::StatusOr<PlanningShape> ShapeOfSamples(const v1::Batch& batch) const;
   absl::StatusOr<v1::Plan> PlanTraining(const v1::Batch& batch, const RunTasks& run_tasks,
                                         StopToken stop) const;
+  // Gives a plan of this strategy its number. The first strategy of a job is what plans have anyway.
+  void SetStrategy(int strategy, v1::Plan* plan) const;
+  // Where a plan's strategy is among numbers(); nothing: it is none of them.
+  std::optional<int> PlaceOf(const v1::Plan& plan) const;
   // Of a batch's validation. `first`: the strategy that is tried first.
   absl::StatusOr<v1::Plan> PlanValidation(const v1::Batch& validation, int first, const RunTasks& run_tasks,
                                           StopToken stop) const;
   // What the first strategy says of a batch that no strategy can hold.
   absl::Status WhyNone(const absl::Status& status) const;
 
-  // By strategy; at least one.
-  std::vector<std::unique_ptr<MeshPlanners>> planners_;
+  const std::vector<uint32_t> numbers_;
+  // In their order; at least one.
+  const std::vector<std::unique_ptr<MeshPlanners>> planners_;
 };
 
 }  // namespace penstock::core

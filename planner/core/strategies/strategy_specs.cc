@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
 #include "planner/core/contract/ranks_of_profile.h"
 #include "planner/core/contract/wrong_in_job.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr int kMostStrategies = 64;
 constexpr int kMostMeshes = 64;
 
 // Degrees that are 0 stand for 1.

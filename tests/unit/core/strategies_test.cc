@@ -47,9 +47,10 @@ v1::Batch ShortSamples() {
 v1::Batch OneLongSample() { return MakeBatch({{0, 900}, {0, 20}, {0, 30}}); }
 
 std::unique_ptr<StrategyPlanner> PlannerOf(const v1::JobSpec& job,
-                                           const std::vector<v1::Topology>& stages = {}) {
+                                           const std::vector<v1::Topology>& stages = {},
+                                           const std::vector<uint32_t>& numbers = {}) {
   auto planner =
-      StrategyPlanner::Create(job, Planner::Explain::kCauseAlone, RunSerially, StopToken(), stages);
+      StrategyPlanner::Create(job, Planner::Explain::kCauseAlone, RunSerially, StopToken(), stages, numbers);
   EXPECT_TRUE(planner.ok()) << planner.status();
   return planner.ok() ? *std::move(planner) : nullptr;
 }
@@ -149,6 +150,60 @@ TEST(StrategyPlannerTest, MeshesSideBySideShareABatch) {
   EXPECT_EQ(plan->meshes_size(), 3);
   EXPECT_THAT(CheckPlan(batch, *plan), IsEmpty());
   for (const v1::Replica& replica : plan->replicas()) EXPECT_FALSE(replica.micro_batches().empty());
+}
+
+// With the numbers that they have in the job, and as if it had no others.
+TEST(StrategyPlannerTest, OnSomeOfAJobsStrategiesPlansAreThoseOfAJobThatHasThemAlone) {
+  const v1::JobSpec job = FourMeshes();
+  const auto all = PlannerOf(job);
+  ASSERT_NE(all, nullptr);
+  for (const std::vector<uint32_t>& numbers :
+       std::vector<std::vector<uint32_t>>{{1, 3}, {3, 1, 3}, {2}, {0}, {0, 1, 2, 3}}) {
+    const auto some = PlannerOf(job, all->topologies(), numbers);
+    std::vector<v1::Mesh> meshes;
+    for (const uint32_t number : some->numbers())
+      meshes.push_back(job.strategies(static_cast<int>(number)).meshes(0).mesh());
+    const auto alone = PlannerOf(JobWith(meshes));
+    ASSERT_TRUE(some != nullptr && alone != nullptr);
+    for (const v1::Batch& batch : {ShortSamples(), OneLongSample()}) {
+      absl::StatusOr<v1::Plan> plan = some->MakePlan(batch);
+      const absl::StatusOr<v1::Plan> expected = alone->MakePlan(batch);
+      ASSERT_TRUE(plan.ok() && expected.ok()) << plan.status() << expected.status();
+      EXPECT_EQ(plan->strategy(), some->numbers()[expected->strategy()]);
+      EXPECT_THAT(CheckPlan(batch, *plan), IsEmpty());
+      EXPECT_TRUE(some->Of(*plan).ok());
+      plan->set_strategy(expected->strategy());
+      plan->set_content_hash(Planner::ContentHash(*plan));
+      EXPECT_EQ(plan->SerializeAsString(), expected->SerializeAsString());
+    }
+  }
+}
+
+TEST(StrategyPlannerTest, AStrategyThatItDoesNotPlanOnIsRefusedByItsNumber) {
+  const v1::JobSpec job = FourMeshes();
+  const auto some = PlannerOf(job, {}, {1, 3});
+  ASSERT_NE(some, nullptr);
+  v1::Plan plan;
+  plan.set_strategy(2);
+  EXPECT_THAT(std::string(some->Of(plan).status().message()), HasSubstr("plan.strategy is 2"));
+  const auto none = StrategyPlanner::Create(job, Planner::Explain::kCauseAlone, RunSerially, StopToken(), {},
+                                            std::vector<uint32_t>{4});
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("job.strategies has 4, and no number 4"));
+}
+
+TEST(StrategyPlannerTest, StagesOfStrategiesBehindTheKnownOnesAreChosen) {
+  v1::JobSpec job = FourMeshes();
+  job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_AUTO);
+  const auto all = PlannerOf(job);
+  ASSERT_NE(all, nullptr);
+  std::vector<v1::Topology> known = all->topologies();
+  known.resize(2);
+  const auto added = PlannerOf(job, known, {2, 3});
+  ASSERT_NE(added, nullptr);
+  const std::vector<v1::Topology> chosen = added->topologies();
+  ASSERT_EQ(chosen.size(), 2);
+  EXPECT_EQ(chosen[0].SerializeAsString(), all->topologies()[2].SerializeAsString());
+  EXPECT_EQ(chosen[1].SerializeAsString(), all->topologies()[3].SerializeAsString());
 }
 
 TEST(StrategyPlannerTest, AJobWithoutStrategiesHasItsMesh) {
