@@ -214,6 +214,11 @@ absl::StatusOr<v1::GetIterationResponse> PlannerClient::GetIteration(const v1::G
   return Unpacked(CallUntil(&Stub::GetIteration, Compact(request), deadline));
 }
 
+absl::StatusOr<v1::ChangeStrategiesResponse> PlannerClient::ChangeStrategies(
+    const v1::ChangeStrategiesRequest& request, absl::Duration deadline) {
+  return CallUntil(&Stub::ChangeStrategies, request, deadline);
+}
+
 absl::StatusOr<v1::DrainJobResponse> PlannerClient::DrainJob(const v1::DrainJobRequest& request,
                                                              absl::Duration deadline) {
   return CallUntil(&Stub::DrainJob, request, deadline);

@@ -66,7 +66,7 @@ T OrDie(absl::StatusOr<T> value) {
 
 void Measure(const v1::JobSpec& job, bool even, int64_t samples) {
   const CorePlannerFactory factory;
-  const std::unique_ptr<BatchPlanner> planner = OrDie(factory.Create(job, {}, core::StopToken()));
+  const std::unique_ptr<BatchPlanner> planner = OrDie(factory.Create(job, {}, {}, core::StopToken()));
   const v1::Batch batch = BatchOf(even, samples);
   core::PlanningShape shape;
   const double check = MedianMicroseconds([&] { return planner->CheckBatch(batch, core::StopToken()).ok(); });

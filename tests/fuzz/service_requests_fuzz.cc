@@ -74,8 +74,9 @@ const Kind& KindOf(uint8_t number) {
                                               Of(OfJob<v1::GetJobRequest>()),
                                               Of(OfJob<v1::GetIterationRequest>()),
                                               Of(OfJob<v1::DrainJobRequest>()),
-                                              Of(OfJob<v1::DeleteJobRequest>())};
-  constexpr size_t kKinds = 12;
+                                              Of(OfJob<v1::DeleteJobRequest>()),
+                                              Of(OfJob<v1::ChangeStrategiesRequest>())};
+  constexpr size_t kKinds = 13;
   return kinds[number % kKinds];
 }
 

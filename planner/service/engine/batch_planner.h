@@ -2,6 +2,7 @@
 // fake_batch_planner.h implements both for tests.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -37,7 +38,8 @@ class BatchPlanner {
   // Possible errors: INVALID_ARGUMENT (malformed).
   virtual absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const = 0;
 
-  // Who is where in every plan of the job, by strategy; one where it has none.
+  // Who is where in every plan, by strategy, of those that it plans on in the order of their numbers; one
+  // where the job has none.
   virtual std::vector<v1::Topology> Topologies() const = 0;
 
   // Computes for milliseconds to seconds.
@@ -68,9 +70,11 @@ class BatchPlannerFactory {
   // Checks the whole specification; a job that has a planner has at least one rank. Computes for up to
   // minutes where the stages are left to the planner. Thread-safe.
   // Possible errors: INVALID_ARGUMENT (a field of the specification, named), CANCELLED.
-  // `topologies`: empty, or the stages that were chosen before, by strategy; plans are the same.
+  // `topologies`: the stages that were chosen before, by strategy; plans are the same. Those of strategies
+  // behind its end are chosen. `strategies`: the numbers of those that it plans on; empty: all.
   virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
                                                                absl::Span<const v1::Topology> topologies,
+                                                               absl::Span<const uint32_t> strategies,
                                                                core::StopToken stop) const = 0;
 
   // Costs that would have foretold the iterations, all of which have batch, plan and the reports of all

@@ -248,7 +248,7 @@ absl::StatusOr<v1::Plan> PlannerEngine::PlanNow(const v1::PlanBatchRequest& requ
                                                 core::StopToken stop) const {
   std::shared_ptr<const BatchPlanner> planner;
   if (request.has_job()) {
-    PENSTOCK_ASSIGN_OR_RETURN(planner, dependencies_.planners->Create(request.job(), {}, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(planner, dependencies_.planners->Create(request.job(), {}, {}, stop));
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(request.job_id()));
     PENSTOCK_ASSIGN_OR_RETURN(planner, job->Planner());

@@ -3,12 +3,15 @@
 //
 // Lengths ask for trouble: a sample of kTooLong tokens is refused by ValidateBatch, kNoPlan makes MakePlan
 // fail, kBadPlan makes the checker find a violation, and kUntilStopped takes until the plan is stopped.
+// Of several strategies iterations have one after the other in turn.
 // `gate`, when set, is called before each plan (to block it).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,18 +30,30 @@ class FakeBatchPlanner final : public BatchPlanner {
   static constexpr uint32_t kHuge = 1'000'005;
   // Fits by the costs that a job was registered with alone.
   static constexpr uint32_t kTooLongLater = 1'000'006;
+  // Fits on the first strategy alone.
+  static constexpr uint32_t kForTheFirst = 1'000'007;
 
   using Gate = std::function<void(const v1::Batch&)>;
   // `version`: of what it makes; plans of another version have other content. `estimates`: counts calls of
-  // ShapeOf.
+  // ShapeOf. `strategies`: of which it makes plans; empty: all.
   FakeBatchPlanner(v1::JobSpec job, Gate gate, std::string version = "",
-                   std::atomic<int>* estimates = nullptr)
-      : job_(std::move(job)), gate_(std::move(gate)), version_(std::move(version)), estimates_(estimates) {}
+                   std::atomic<int>* estimates = nullptr, std::vector<uint32_t> strategies = {})
+      : job_(std::move(job)),
+        gate_(std::move(gate)),
+        version_(std::move(version)),
+        estimates_(estimates),
+        strategies_(std::move(strategies)) {
+    if (strategies_.empty()) {
+      strategies_.resize(static_cast<size_t>(std::max(1, job_.strategies_size())));
+      std::iota(strategies_.begin(), strategies_.end(), 0U);
+    }
+  }
 
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken) const override {
     for (int j = 0; j < batch.samples_size(); ++j) {
       const uint32_t tokens = batch.samples(j).target_tokens();
-      if (tokens == kTooLong || (tokens == kTooLongLater && job_.profile().version() > 0)) {
+      if (tokens == kTooLong || (tokens == kTooLongLater && job_.profile().version() > 0) ||
+          (tokens == kForTheFirst && strategies_.front() != 0)) {
         return absl::InvalidArgumentError(
             absl::StrCat("batch.samples[", j, "] of ", tokens, " tokens does not fit in memory"));
       }
@@ -64,15 +79,12 @@ class FakeBatchPlanner final : public BatchPlanner {
     return std::vector<int64_t>(plan.programs(static_cast<int>(rank)).instructions_size(), 7);
   }
 
-  // One stage a rank.
   std::vector<v1::Topology> Topologies() const override {
-    v1::Topology topology;
-    uint32_t rank = 0;
-    for (uint32_t replica = 0; replica < job_.mesh().data(); ++replica) {
-      v1::ReplicaTopology* made = topology.add_replicas();
-      for (uint32_t stage = 0; stage < job_.mesh().pipeline(); ++stage) made->add_stages()->add_ranks(rank++);
-    }
-    return {topology};
+    if (job_.strategies().empty()) return {TopologyOf(job_.mesh())};
+    std::vector<v1::Topology> topologies;
+    for (const uint32_t strategy : strategies_)
+      topologies.push_back(TopologyOf(job_.strategies(static_cast<int>(strategy)).meshes(0).mesh()));
+    return topologies;
   }
 
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
@@ -86,8 +98,11 @@ class FakeBatchPlanner final : public BatchPlanner {
     plan.set_plan_version(1);
     plan.set_profile_version(job_.profile().version());
     const uint64_t costs = job_.profile().version();
-    plan.set_content_hash(absl::StrCat("hash ", version_, version_.empty() ? "" : " ", "of iteration ",
-                                       batch.iteration(), costs > 0 ? absl::StrCat(" costs ", costs) : ""));
+    plan.set_strategy(strategies_[batch.iteration() % strategies_.size()]);
+    plan.set_content_hash(
+        absl::StrCat("hash ", version_, version_.empty() ? "" : " ", "of iteration ", batch.iteration(),
+                     costs > 0 ? absl::StrCat(" costs ", costs) : "",
+                     job_.strategies().empty() ? "" : absl::StrCat(" strategy ", plan.strategy())));
     plan.set_real_tokens(100);
     plan.set_computed_tokens(125);
     plan.set_loss_tokens(99);
@@ -119,6 +134,17 @@ class FakeBatchPlanner final : public BatchPlanner {
   }
 
  private:
+  // One stage a rank.
+  static v1::Topology TopologyOf(const v1::Mesh& mesh) {
+    v1::Topology topology;
+    uint32_t rank = 0;
+    for (uint32_t replica = 0; replica < mesh.data(); ++replica) {
+      v1::ReplicaTopology* made = topology.add_replicas();
+      for (uint32_t stage = 0; stage < mesh.pipeline(); ++stage) made->add_stages()->add_ranks(rank++);
+    }
+    return topology;
+  }
+
   static void AddProgram(uint32_t replica, uint32_t stage, v1::Plan* plan) {
     v1::Program* program = plan->add_programs();
     program->set_rank(plan->programs_size() - 1);
@@ -136,6 +162,7 @@ class FakeBatchPlanner final : public BatchPlanner {
   const Gate gate_;
   const std::string version_;
   std::atomic<int>* const estimates_;
+  std::vector<uint32_t> strategies_;
 };
 
 class FakeBatchPlannerFactory final : public BatchPlannerFactory {
@@ -163,13 +190,21 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
   }
 
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, absl::Span<const v1::Topology>,
+                                                       absl::Span<const uint32_t> strategies,
                                                        core::StopToken stop) const override {
     if (preparation_gate_) preparation_gate_();
     while (job.mesh().pipeline() == kUntilStopped && !stop.stopped()) std::this_thread::yield();
     if (stop.stopped()) return stop.status();
     if (job.mesh().pipeline() == kTooLarge)
       return absl::InvalidArgumentError("job.mesh.pipeline: does not fit");
-    return std::make_unique<FakeBatchPlanner>(job, gate_, version_, &estimates_);
+    // A strategy of a tensor degree of kTooLarge cannot be prepared either.
+    for (int i = 0; i < job.strategies_size(); ++i) {
+      if (job.strategies(i).meshes(0).mesh().tensor() == kTooLarge)
+        return absl::InvalidArgumentError(
+            absl::StrCat("job.strategies[", i, "]: job.mesh.tensor: is too large"));
+    }
+    return std::make_unique<FakeBatchPlanner>(job, gate_, version_, &estimates_,
+                                              std::vector<uint32_t>(strategies.begin(), strategies.end()));
   }
 
   // How often a planner of a job was asked what planning a batch takes.

@@ -26,7 +26,7 @@ absl::Duration HeartbeatTimeoutOf(const v1::JobSpec& spec) {
 
 Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& services)
     : key_(key),
-      spec_(state.spec()),
+      spec_(state.RegisteredSpec()),
       id_(spec_.job_id()),
       payer_(PayerOf(spec_)),
       serialized_spec_(spec_.SerializeAsString()),
@@ -36,7 +36,7 @@ Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& servi
       events_(events),
       snapshot_events_(events),
       heartbeats_(state_.ranks(), HeartbeatTimeoutOf(spec_), services.clock->Now()),
-      length_drift_(spec_.planning()),
+      length_drift_(state_.spec().planning()),
       durable_batches_(state_.admission().next_iteration()),
       // Whatever is planned may have been sent before the planner started.
       sent_(state_.ranks(), state_.planned()) {}
@@ -123,6 +123,11 @@ v1::JobStatus Job::StatusLocked() const {
   for (v1::WorkerStatus& worker : *status.mutable_workers())
     worker.set_heartbeat_age_ms(absl::ToInt64Milliseconds(heartbeats_.Silence(worker.rank(), now)));
   return status;
+}
+
+v1::JobSpec Job::SpecNow() const {
+  MutexLock lock(&mutex_);
+  return state_.spec();
 }
 
 v1::GetJobResponse Job::Get(uint64_t from_iteration) const {
@@ -241,6 +246,7 @@ absl::Status Job::Delete(bool force) {
     for (const auto& [iteration, ticket] : planning_) tickets.push_back(ticket);
     tickets.push_back(std::move(preparation_));
     tickets.push_back(std::move(fitting_));
+    tickets.push_back(std::move(change_));
   }
   LogInfo("job deleted", {{"job", id_}});
   for (const PlanningTicketPtr& ticket : tickets) {

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/sync/sync.h"
 #include "penstock/store/v1/job_log.pb.h"
 #include "penstock/v1/job.pb.h"
@@ -31,9 +32,11 @@
 #include "planner/service/engine/job_services.h"
 #include "planner/service/engine/program_messages.h"
 #include "planner/service/engine/program_subscription.h"
+#include "planner/service/engine/stream_readers.h"
 #include "planner/service/engine/wake_list.h"
 #include "planner/service/state/job_state.h"
 #include "planner/service/state/length_drift.h"
+#include "planner/service/state/strategy_changes.h"
 
 namespace penstock {
 
@@ -46,6 +49,7 @@ class Job : public std::enable_shared_from_this<Job> {
                                       const JobServices& services);
 
   const std::string& id() const { return id_; }
+  // As it was registered.
   const v1::JobSpec& spec() const { return spec_; }
   bool HasSpec(const v1::JobSpec& spec) const;
 
@@ -67,6 +71,17 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request);
   absl::Status ReportIteration(const v1::ReportIterationRequest& report);
   absl::StatusOr<v1::JobState> Drain();
+  // As the method of the service: `done` is called once, when the strategies are prepared and the change is
+  // durable, or with why it is not made: at once, by a thread of the pool, or by whoever cancels the ticket.
+  // Null: it was called at once, or waits for the disk alone.
+  using StrategiesDone = std::function<void(absl::StatusOr<v1::ChangeStrategiesResponse>)>;
+  PlanningTicketPtr ChangeStrategies(const v1::ChangeStrategiesRequest& request, StrategiesDone done);
+  // The strategies of iterations that are planned from now on, and since which one they hold. Numbers are
+  // indices of SpecNow().
+  absl::StatusOr<v1::ChangeStrategiesResponse> StrategiesNow() const;
+  StrategyChanges::Numbers StrategyNumbers() const;
+  // With all strategies that the job ever had.
+  v1::JobSpec SpecNow() const;
   // Ends streams with NOT_FOUND and has the store forget the job; nothing of it is written afterwards.
   // `force`: even while workers are there.
   // Possible errors: FAILED_PRECONDITION (workers are there).
@@ -129,10 +144,58 @@ class Job : public std::enable_shared_from_this<Job> {
   void LogNewsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job_preparation.cc
-  int64_t PreparationBytes() const;
+  // By the numbers of the strategies that they plan on; none where the job has none.
+  using Planners = std::map<StrategyChanges::Numbers, std::shared_ptr<const BatchPlanner>>;
+  int64_t PreparationBytes(const v1::JobSpec& spec) const;
   absl::Status CheckPreparedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MakePlanner(const PlanningTicket& ticket);
-  void KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner);
+  void PreparePlanners(const PlanningTicket& ticket);
+  // Those of all iterations that are held, with the costs that the job was registered with.
+  absl::StatusOr<Planners> MakePlanners(core::StopToken stop) const;
+  void KeepPlanners(absl::StatusOr<Planners> planners);
+
+  // job_strategies.cc
+  // What a request asks for, of the job as it was then; no other change is begun meanwhile.
+  struct WantedChange {
+    v1::ChangeStrategiesRequest request;
+    // Of those in the request, in their order; the same, ascending and each once; those that are new.
+    std::vector<uint32_t> answer;
+    StrategyChanges::Numbers numbers;
+    std::vector<v1::Strategy> added;
+    // The job with them, and who is where on all but them.
+    v1::JobSpec spec;
+    std::vector<v1::Topology> topologies;
+
+    // With the typical samples of the request.
+    v1::JobSpec SpecToChooseStages() const;
+  };
+  struct PreparedChange {
+    // Of those that are added.
+    std::vector<v1::Topology> topologies = {};
+    std::shared_ptr<const BatchPlanner> planner = nullptr;
+    // With the costs of this version, where they were revised.
+    std::shared_ptr<const BatchPlanner> revised = nullptr;
+    uint64_t costs_version = 0;
+    // All batches before it that were not planned fit.
+    uint64_t checked_before = 0;
+  };
+  absl::Status CheckReadersTakeStrategiesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckMayChangeLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::ChangeStrategiesResponse StrategiesNowLocked(const std::vector<uint32_t>& numbers) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null: they hold already.
+  absl::StatusOr<std::shared_ptr<WantedChange>> BeginChangeLocked(const v1::ChangeStrategiesRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<int64_t> AdmitChange(const WantedChange& change) const;
+  void RunChange(const WantedChange& change, const PlanningTicket& ticket, const StrategiesDone& done);
+  absl::StatusOr<v1::ChangeStrategiesResponse> MakeChange(const WantedChange& change,
+                                                          const PlanningTicket& ticket);
+  absl::Status TakeCostsInEffect(const WantedChange& change, absl::Span<const v1::Topology> topologies,
+                                 const PlanningTicket& ticket, PreparedChange* prepared);
+  absl::Status CheckAcceptedFit(const PlanningTicket& ticket, PreparedChange* prepared);
+  v1::ChangeStrategiesResponse KeepChangeLocked(const WantedChange& change, PreparedChange prepared)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AnswerChange(v1::ChangeStrategiesResponse answer, StrategiesDone done) const;
+  void EndChange();
 
   // job_batches.cc
   // Of the batches of a request, one after the other.
@@ -212,10 +275,18 @@ class Job : public std::enable_shared_from_this<Job> {
                             core::StopToken stop);
   void FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
                 const PlanningTicket& ticket);
-  v1::JobSpec SpecWith(const v1::CostProfile& profile) const;
-  void KeepCostsLocked(const core::Calibration& calibration, std::shared_ptr<const BatchPlanner> planner,
-                       uint64_t measured_before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The planner of an iteration, with the costs that it is planned with.
+  // What planners are made from: all strategies that the job ever had, these costs, and all else as it was
+  // registered.
+  v1::JobSpec SpecLocked(const v1::CostProfile& profile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t CostsVersionLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // No iteration from this one on has a plan, or is being planned.
+  uint64_t FirstUnplannedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Planners of iterations that are no longer held are of no use.
+  void ForgetPlannersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepCostsLocked(const core::Calibration& calibration, const StrategyChanges::Numbers& strategies,
+                       std::shared_ptr<const BatchPlanner> planner, uint64_t measured_before)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The planner of an iteration, with the costs and on the strategies that it is planned with.
   // Possible errors: UNAVAILABLE (not prepared yet), CANCELLED.
   absl::StatusOr<std::shared_ptr<const BatchPlanner>> PlannerOf(uint64_t iteration, core::StopToken stop);
 
@@ -245,7 +316,11 @@ class Job : public std::enable_shared_from_this<Job> {
   // profile.
   absl::StatusOr<std::vector<int64_t>> ProfileDurations(const BatchPlanner& planner, const v1::Batch& batch,
                                                         const PackedPlan& plan, uint32_t rank) const;
-  ProgramSubscription::Item NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration);
+  // `told`: strategies whose topologies the reader was sent; one that is new to it is added.
+  ProgramSubscription::Item NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration,
+                                        std::set<uint32_t>* told);
+  NewTopologies NewTopologiesLocked(const PackedPlan& plan, const std::set<uint32_t>& told) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job.cc
   absl::Status DeletedError() const;
@@ -264,6 +339,7 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::string serialized_spec_;
   const JobServices services_;
   WakeList readers_;
+  StreamReaders stream_readers_;
   ProgramMessages messages_;
 
   mutable Mutex mutex_;
@@ -276,7 +352,12 @@ class Job : public std::enable_shared_from_this<Job> {
   Heartbeats heartbeats_ ABSL_GUARDED_BY(mutex_);
   IterationValues values_ ABSL_GUARDED_BY(mutex_);
   LengthDrift length_drift_ ABSL_GUARDED_BY(mutex_);
+  // With the costs that the job was registered with; and the one of the strategies that hold now.
+  Planners planners_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const BatchPlanner> planner_ ABSL_GUARDED_BY(mutex_);
+  // Other strategies are being prepared.
+  bool changing_ ABSL_GUARDED_BY(mutex_) = false;
+  PlanningTicketPtr change_ ABSL_GUARDED_BY(mutex_);
   bool preparing_ ABSL_GUARDED_BY(mutex_) = false;
   // Why the job gets no planner.
   absl::Status preparation_failure_ ABSL_GUARDED_BY(mutex_);
@@ -293,8 +374,9 @@ class Job : public std::enable_shared_from_this<Job> {
   // Iterations that an earlier planner left without a plan, and how many planners died in planning them.
   std::map<uint64_t, uint32_t> suspects_ ABSL_GUARDED_BY(mutex_);
   PlanningTicketPtr preparation_ ABSL_GUARDED_BY(mutex_);
-  // With revised costs, by the version of their profile.
-  std::map<uint64_t, std::shared_ptr<const BatchPlanner>> revised_planners_ ABSL_GUARDED_BY(mutex_);
+  // With revised costs, by the version of their profile and the strategies that they plan on.
+  std::map<std::pair<uint64_t, StrategyChanges::Numbers>, std::shared_ptr<const BatchPlanner>>
+      revised_planners_ ABSL_GUARDED_BY(mutex_);
   PlanningTicketPtr fitting_ ABSL_GUARDED_BY(mutex_);
   // Costs were fitted to the iterations before it, or were tried to be.
   uint64_t fitted_before_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -134,18 +134,27 @@ absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBat
   Submitted submitted;
   submitted.asked = TimeOfDay();
   PENSTOCK_RETURN_IF_ERROR(CheckMayAdmit(request));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
+  PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<const BatchPlanner> planner, Planner());
   PENSTOCK_ASSIGN_OR_RETURN(submitted.planning_bytes, ValidateBatches(request, *planner));
   // Once, for its hash and for the store, and before the lock is taken.
   for (const v1::Batch& batch : request.batches()) {
     submitted.serialized.push_back(batch.SerializeAsString());
     submitted.hashes.push_back(ContentHash(submitted.serialized.back()));
   }
-  v1::SubmitBatchesResponse response;
-  MutexLock lock(&mutex_);
-  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(submitted)));
-  response.set_next_iteration(state_.admission().next_iteration());
-  return response;
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      if (planner == planner_) {
+        PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(submitted)));
+        v1::SubmitBatchesResponse response;
+        response.set_next_iteration(state_.admission().next_iteration());
+        return response;
+      }
+      planner = planner_;
+    }
+    // The strategies were changed meanwhile.
+    PENSTOCK_ASSIGN_OR_RETURN(submitted.planning_bytes, ValidateBatches(request, *planner));
+  }
 }
 
 }  // namespace penstock

@@ -38,30 +38,56 @@ int64_t KeepWhatFits(int64_t most, std::vector<HeldIteration>& iterations) {
 
 }  // namespace
 
-v1::JobSpec Job::SpecWith(const v1::CostProfile& profile) const {
+v1::JobSpec Job::SpecLocked(const v1::CostProfile& profile) const {
   v1::JobSpec spec = spec_;
   *spec.mutable_profile() = profile;
+  *spec.mutable_strategies() = state_.spec().strategies();
   return spec;
 }
 
 absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::PlannerOf(uint64_t iteration, core::StopToken stop) {
-  v1::CostProfile profile;
+  StrategyChanges::Numbers strategies;
+  v1::JobSpec spec;
   std::vector<v1::Topology> topologies;
   {
     MutexLock lock(&mutex_);
     PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
+    strategies = state_.strategies().NumbersOf(iteration);
     const store::v1::CostsRevised* const costs = state_.CostsOf(iteration);
-    if (costs == nullptr) return planner_;
-    const auto found = revised_planners_.find(costs->profile().version());
-    if (found != revised_planners_.end()) return found->second;
-    // After a restart.
-    profile = costs->profile();
+    if (costs == nullptr) {
+      const auto found = planners_.find(strategies);
+      if (found != planners_.end()) return found->second;
+    } else {
+      const auto found = revised_planners_.find({costs->profile().version(), strategies});
+      if (found != revised_planners_.end()) return found->second;
+    }
+    // After a restart, or where costs and strategies changed at the same time.
+    spec = SpecLocked(costs == nullptr ? spec_.profile() : costs->profile());
     topologies = state_.topologies();
   }
+  const uint64_t version = spec.profile().version();
+  const bool revised = version != spec_.profile().version();
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> made,
-                            services_.planners->Create(SpecWith(profile), topologies, stop));
+                            services_.planners->Create(spec, topologies, strategies, stop));
   MutexLock lock(&mutex_);
-  return revised_planners_.try_emplace(profile.version(), std::move(made)).first->second;
+  if (!revised) return planners_.try_emplace(strategies, std::move(made)).first->second;
+  return revised_planners_.try_emplace({version, strategies}, std::move(made)).first->second;
+}
+
+uint64_t Job::FirstUnplannedLocked() const {
+  const uint64_t from = std::max(state_.planned_end(), state_.progress().completed());
+  return planning_.empty() ? from : std::max(from, planning_.rbegin()->first + 1);
+}
+
+void Job::ForgetPlannersLocked() {
+  const uint64_t first = state_.first_held();
+  const std::set<StrategyChanges::Numbers> held = state_.strategies().HeldFrom(first);
+  std::erase_if(planners_, [&](const auto& planner) { return !held.contains(planner.first); });
+  const store::v1::CostsRevised* const oldest = state_.CostsOf(first);
+  const uint64_t version = oldest == nullptr ? 0 : oldest->profile().version();
+  std::erase_if(revised_planners_, [&](const auto& planner) {
+    return planner.first.first < version || !held.contains(planner.first.second);
+  });
 }
 
 std::vector<HeldIteration> Job::MeasuredLocked() const {
@@ -147,20 +173,25 @@ absl::Status Job::CheckHasRoom(const BatchPlanner& planner, const std::vector<He
 
 void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
                    const PlanningTicket& ticket) {
+  v1::JobSpec spec;
   v1::CostProfile in_effect;
   std::vector<v1::Topology> topologies;
+  StrategyChanges::Numbers strategies;
   {
     MutexLock lock(&mutex_);
+    spec = SpecLocked(spec_.profile());
     in_effect = state_.LastCosts() != nullptr ? state_.LastCosts()->profile() : spec_.profile();
     topologies = state_.topologies();
+    strategies = state_.strategies().now();
   }
   absl::StatusOr<std::optional<core::Calibration>> fitted =
-      services_.planners->Calibrate(spec_, topologies, in_effect, iterations, ticket.stop());
+      services_.planners->Calibrate(spec, topologies, in_effect, iterations, ticket.stop());
   absl::StatusOr<std::unique_ptr<BatchPlanner>> planner = nullptr;
   if (!fitted.ok()) {
     planner = ticket.Explain(fitted.status());
   } else if (fitted->has_value()) {
-    planner = services_.planners->Create(SpecWith((*fitted)->profile), topologies, ticket.stop());
+    *spec.mutable_profile() = (*fitted)->profile;
+    planner = services_.planners->Create(spec, topologies, strategies, ticket.stop());
     if (planner.ok()) {
       const absl::Status room = CheckHasRoom(**planner, iterations, ticket.stop());
       if (!room.ok()) planner = room;
@@ -175,27 +206,23 @@ void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measur
                {{"job", id_}, {"reason", planner.status().ToString()}});
     return;
   }
-  KeepCostsLocked(**fitted, *std::move(planner), measured_before);
+  KeepCostsLocked(**fitted, strategies, *std::move(planner), measured_before);
 }
 
-void Job::KeepCostsLocked(const core::Calibration& calibration, std::shared_ptr<const BatchPlanner> planner,
-                          uint64_t measured_before) {
+void Job::KeepCostsLocked(const core::Calibration& calibration, const StrategyChanges::Numbers& strategies,
+                          std::shared_ptr<const BatchPlanner> planner, uint64_t measured_before) {
+  // Nobody has looked whether what waits for a plan fits on the others with these costs.
+  if (strategies != state_.strategies().now()) return;
   // No iteration is planned with two versions.
-  uint64_t from = std::max(state_.planned_end(), state_.progress().completed());
-  if (!planning_.empty()) from = std::max(from, planning_.rbegin()->first + 1);
+  const uint64_t from = FirstUnplannedLocked();
   const uint64_t version = calibration.profile.version();
   store::v1::Event event;
   *event.mutable_costs_revised()->mutable_profile() = calibration.profile;
   event.mutable_costs_revised()->set_from_iteration(from);
   event.mutable_costs_revised()->set_measured_before(measured_before);
   RecordLocked(std::move(event));
-  // Planners of iterations that are no longer held are of no use.
-  const store::v1::CostsRevised* const oldest = state_.CostsOf(state_.first_held());
-  if (oldest != nullptr) {
-    revised_planners_.erase(revised_planners_.begin(),
-                            revised_planners_.lower_bound(oldest->profile().version()));
-  }
-  revised_planners_[version] = std::move(planner);
+  ForgetPlannersLocked();
+  revised_planners_[{version, strategies}] = std::move(planner);
   LogInfo("costs revised", {{"job", id_},
                             {"version", version},
                             {"from_iteration", from},

@@ -43,6 +43,11 @@ void Job::RecordLocked(store::v1::Event event, StoredBatches batches, Committed 
   if (events_ - snapshot_events_ >= kEventsBetweenSnapshots) {
     snapshot_events_ = events_;
     change.snapshot = penstock::Snapshot{events_, state_.Save().SerializeAsString()};
+    // What it does not say comes behind it.
+    for (const store::v1::Event& carried : state_.SaveChanges()) {
+      ++events_;
+      change.events.push_back(carried.SerializeAsString());
+    }
   }
   LogNewsLocked();
   services_.journal->Append(

@@ -1,9 +1,11 @@
 // Job: its planner, which may take seconds to make.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
+#include "common/status/status_macros.h"
 #include "planner/service/engine/job.h"
 
 namespace penstock {
@@ -47,8 +49,8 @@ bool Job::StopWaiting(uint64_t waiter) {
 }
 
 // Several layouts of stages are planned at a time, as many as there is room for.
-int64_t Job::PreparationBytes() const {
-  const absl::StatusOr<core::PlanningShape> shape = services_.planners->ShapeOf(spec_, nullptr);
+int64_t Job::PreparationBytes(const v1::JobSpec& spec) const {
+  const absl::StatusOr<core::PlanningShape> shape = services_.planners->ShapeOf(spec, nullptr);
   if (!shape.ok() || shape->samples == 0) return 0;
   const int64_t most = services_.room.planning_bytes;
   const int64_t one = std::min(most, core::FootprintOf(*shape).planning_bytes);
@@ -63,8 +65,8 @@ void Job::Prepare() {
     preparing_ = true;
   }
   PlanningTicketPtr ticket = services_.pool->Run(
-      {PlanningClass::kPreparation, payer_, services_.planning_limit, PreparationBytes(), id_},
-      [self = shared_from_this()](const PlanningTicket& ticket) { self->MakePlanner(ticket); });
+      {PlanningClass::kPreparation, payer_, services_.planning_limit, PreparationBytes(spec_), id_},
+      [self = shared_from_this()](const PlanningTicket& ticket) { self->PreparePlanners(ticket); });
   {
     MutexLock lock(&mutex_);
     if (!preparing_) return;
@@ -76,29 +78,41 @@ void Job::Prepare() {
   services_.pool->Cancel(ticket);
 }
 
-void Job::MakePlanner(const PlanningTicket& ticket) {
-  if (!ticket.status().ok()) return KeepPlanner(ticket.status());
-  std::vector<v1::Topology> topologies;
-  {
-    MutexLock lock(&mutex_);
-    topologies = state_.topologies();
-  }
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> planner =
-      services_.planners->Create(spec_, topologies, ticket.stop());
-  if (!planner.ok()) return KeepPlanner(ticket.Explain(planner.status()));
-  KeepPlanner(std::move(planner));
+void Job::PreparePlanners(const PlanningTicket& ticket) {
+  if (!ticket.status().ok()) return KeepPlanners(ticket.status());
+  absl::StatusOr<Planners> planners = MakePlanners(ticket.stop());
+  if (!planners.ok()) return KeepPlanners(ticket.Explain(planners.status()));
+  KeepPlanners(std::move(planners));
 }
 
-void Job::KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner) {
+absl::StatusOr<Job::Planners> Job::MakePlanners(core::StopToken stop) const {
+  v1::JobSpec spec;
+  std::vector<v1::Topology> topologies;
+  std::set<StrategyChanges::Numbers> all;
+  {
+    MutexLock lock(&mutex_);
+    spec = SpecLocked(spec_.profile());
+    topologies = state_.topologies();
+    all = state_.strategies().HeldFrom(state_.first_held());
+  }
+  Planners planners;
+  for (const StrategyChanges::Numbers& numbers : all) {
+    PENSTOCK_ASSIGN_OR_RETURN(planners[numbers], services_.planners->Create(spec, topologies, numbers, stop));
+  }
+  return planners;
+}
+
+void Job::KeepPlanners(absl::StatusOr<Planners> planners) {
   std::map<uint64_t, Prepared> waiting;
-  const absl::Status status = planner.status();
+  const absl::Status status = planners.status();
   {
     MutexLock lock(&mutex_);
     preparing_ = false;
     preparation_ = nullptr;
     if (deleted_ || (stopped_ && !status.ok())) return;
     if (status.ok()) {
-      planner_ = *std::move(planner);
+      planners_ = *std::move(planners);
+      planner_ = planners_.at(state_.strategies().now());
       if (!state_.is_prepared()) {
         store::v1::Event event;
         const std::vector<v1::Topology> topologies = planner_->Topologies();

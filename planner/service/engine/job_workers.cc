@@ -91,9 +91,9 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
     *response.mutable_topology() = topologies.front();
     if (!spec_.strategies().empty())
       response.mutable_strategies()->Assign(topologies.begin(), topologies.end());
+    *response.mutable_job() = SpecLocked(spec_.profile());
   }
   readers_.WakeAll();
-  *response.mutable_job() = spec_;
   return response;
 }
 

@@ -60,13 +60,15 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
 absl::StatusOr<v1::StreamProgramsResponse> MakeProgramMessage(const v1::Batch& batch, const PackedPlan& plan,
                                                               uint32_t rank,
                                                               absl::Span<const int64_t> profile_durations,
-                                                              bool compact) {
+                                                              bool compact, const NewTopologies& topologies) {
   v1::StreamProgramsResponse message = MakeProgramMessage(batch, plan.frame(), rank, profile_durations);
   if (const PackedPlan* const validation = plan.validation(); validation != nullptr) {
-    PENSTOCK_ASSIGN_OR_RETURN(*message.mutable_validation(),
-                              MakeProgramMessage(batch.validation(), *validation, rank,
-                                                 /*profile_durations=*/{}, compact));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        *message.mutable_validation(),
+        MakeProgramMessage(batch.validation(), *validation, rank,
+                           /*profile_durations=*/{}, compact, {.of_plan = topologies.of_validation}));
   }
+  if (topologies.of_plan.has_value()) *message.mutable_new_topology() = *topologies.of_plan;
   if (!compact) {
     PENSTOCK_ASSIGN_OR_RETURN(*message.mutable_program(), plan.Program(static_cast<int>(rank)));
     return message;

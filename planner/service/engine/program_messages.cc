@@ -4,7 +4,6 @@
 #include "common/compact/instruction_columns.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/message_limit.h"
-#include "planner/service/engine/program_message.h"
 
 namespace penstock {
 
@@ -30,11 +29,13 @@ absl::StatusOr<std::shared_ptr<void>> ProgramMessages::OpenStream(const Reader& 
 
 absl::StatusOr<ProgramBytes> ProgramMessages::Message(const v1::Batch& batch, const PackedPlan& plan,
                                                       const Reader& reader,
-                                                      absl::Span<const int64_t> profile_durations) {
-  if (ProgramBytes found = Find(plan, reader); found != nullptr) return found;
+                                                      absl::Span<const int64_t> profile_durations,
+                                                      const NewTopologies& topologies) {
+  const Key key = KeyOf(plan, reader, topologies);
+  if (ProgramBytes found = Find(plan, key); found != nullptr) return found;
   PENSTOCK_ASSIGN_OR_RETURN(const v1::StreamProgramsResponse program,
                             MakeProgramMessage(batch, plan, reader.rank, profile_durations,
-                                               reader.compact_version >= kCompactVersion));
+                                               reader.compact_version >= kCompactVersion, topologies));
   PENSTOCK_RETURN_IF_ERROR(
       CheckMessage(absl::StrCat("the program of rank ", reader.rank, " of iteration ", program.iteration()),
                    program, most_bytes_, reader.compact_version));
@@ -47,23 +48,25 @@ absl::StatusOr<ProgramBytes> ProgramMessages::Message(const v1::Batch& batch, co
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(bytes, budget_->Hold(owner_, std::move(message)));
   }
-  KeepLocked(plan, reader, bytes);
+  KeepLocked(plan, key, bytes);
   return bytes;
 }
 
-ProgramMessages::Key ProgramMessages::KeyOf(const PackedPlan& plan, const Reader& reader) {
-  return {plan.frame().iteration(), reader.rank, reader.compact_version >= kCompactVersion};
+ProgramMessages::Key ProgramMessages::KeyOf(const PackedPlan& plan, const Reader& reader,
+                                            const NewTopologies& topologies) {
+  return {plan.frame().iteration(), reader.rank, reader.compact_version >= kCompactVersion,
+          topologies.of_plan.has_value(), topologies.of_validation.has_value()};
 }
 
-ProgramBytes ProgramMessages::Find(const PackedPlan& plan, const Reader& reader) const {
+ProgramBytes ProgramMessages::Find(const PackedPlan& plan, const Key& key) const {
   MutexLock lock(&mutex_);
-  const auto found = made_.find(KeyOf(plan, reader));
+  const auto found = made_.find(key);
   if (found == made_.end() || found->second.content_hash != plan.frame().content_hash()) return nullptr;
   return found->second.bytes.lock();
 }
 
-void ProgramMessages::KeepLocked(const PackedPlan& plan, const Reader& reader, const ProgramBytes& bytes) {
-  made_[KeyOf(plan, reader)] = {plan.frame().content_hash(), bytes};
+void ProgramMessages::KeepLocked(const PackedPlan& plan, const Key& key, const ProgramBytes& bytes) {
+  made_[key] = {plan.frame().content_hash(), bytes};
   if (made_.size() < sweep_at_) return;
   std::erase_if(made_, [](const auto& made) { return made.second.bytes.expired(); });
   sweep_at_ = 2 * made_.size() + 64;

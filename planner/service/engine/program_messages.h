@@ -21,6 +21,7 @@
 #include "common/sync/sync.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/service/engine/owner_quotas.h"
+#include "planner/service/engine/program_message.h"
 #include "planner/service/engine/stream_budget.h"
 
 namespace penstock {
@@ -48,9 +49,10 @@ class ProgramMessages {
   // Possible errors: RESOURCE_EXHAUSTED, that of StreamBudget or OwnerQuotas.
   absl::StatusOr<std::shared_ptr<void>> OpenStream(const Reader& reader);
   // What a stream sends for the iteration of the plan. Possible errors: those of StreamBudget and
-  // CheckMessage. `profile_durations`: as of MakeProgramMessage.
+  // CheckMessage. `profile_durations` and `topologies`: as of MakeProgramMessage.
   absl::StatusOr<ProgramBytes> Message(const v1::Batch& batch, const PackedPlan& plan, const Reader& reader,
-                                       absl::Span<const int64_t> profile_durations = {});
+                                       absl::Span<const int64_t> profile_durations = {},
+                                       const NewTopologies& topologies = {});
 
  private:
   struct Made {
@@ -65,11 +67,11 @@ class ProgramMessages {
 
   // What a stream has while it is open.
   absl::StatusOr<std::shared_ptr<void>> PlaceFor(bool anyway) const;
-  // Iteration, rank, and whether it is compact.
-  using Key = std::tuple<uint64_t, uint32_t, bool>;
-  static Key KeyOf(const PackedPlan& plan, const Reader& reader);
-  ProgramBytes Find(const PackedPlan& plan, const Reader& reader) const;
-  void KeepLocked(const PackedPlan& plan, const Reader& reader, const ProgramBytes& bytes)
+  // Iteration, rank, whether it is compact, and whether it has topologies: of the plan, of its validation.
+  using Key = std::tuple<uint64_t, uint32_t, bool, bool, bool>;
+  static Key KeyOf(const PackedPlan& plan, const Reader& reader, const NewTopologies& topologies);
+  ProgramBytes Find(const PackedPlan& plan, const Key& key) const;
+  void KeepLocked(const PackedPlan& plan, const Key& key, const ProgramBytes& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StreamBudget* const budget_;

@@ -31,13 +31,17 @@ ProgramSubscription::ProgramSubscription(std::shared_ptr<Job> job, const v1::Str
       request_(request),
       place_(job_->messages_.OpenStream(ReaderOf(request))),
       next_iteration_(request.from_iteration()),
+      reader_id_(place_.ok() ? std::optional(job_->stream_readers_.Add(request)) : std::nullopt),
       wake_id_(job_->readers_.Add(std::move(wake))) {}
 
-ProgramSubscription::~ProgramSubscription() { job_->readers_.Remove(wake_id_); }
+ProgramSubscription::~ProgramSubscription() {
+  job_->readers_.Remove(wake_id_);
+  if (reader_id_.has_value()) job_->stream_readers_.Remove(*reader_id_);
+}
 
 ProgramSubscription::Item ProgramSubscription::Next() {
   if (!place_.ok()) return place_.status();
-  Item item = job_->NextProgram(request_, next_iteration_);
+  Item item = job_->NextProgram(request_, next_iteration_, &told_);
   if (std::holds_alternative<ProgramBytes>(item)) ++next_iteration_;
   return item;
 }
@@ -70,14 +74,33 @@ absl::StatusOr<std::vector<int64_t>> Job::ProfileDurations(const BatchPlanner& p
   return planner.Durations(batch, of_rank, rank);
 }
 
-ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration) {
+NewTopologies Job::NewTopologiesLocked(const PackedPlan& plan, const std::set<uint32_t>& told) const {
+  const uint32_t registered = state_.strategies().registered();
+  const std::vector<v1::Topology>& all = state_.topologies();
+  const auto of = [&](uint32_t strategy) -> std::optional<v1::Topology> {
+    if (strategy < registered || told.contains(strategy) || strategy >= all.size()) return std::nullopt;
+    return all[strategy];
+  };
+  NewTopologies topologies;
+  if (registered == 0) return topologies;
+  const uint32_t strategy = plan.frame().strategy();
+  topologies.of_plan = of(strategy);
+  if (plan.validation() == nullptr || plan.validation()->frame().strategy() == strategy) return topologies;
+  topologies.of_validation = of(plan.validation()->frame().strategy());
+  return topologies;
+}
+
+ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration,
+                                           std::set<uint32_t>* told) {
   const absl::Time began = TimeOfDay();
+  NewTopologies topologies;
   BatchPtr batch;
   PackedPlanPtr plan;
   std::shared_ptr<const BatchPlanner> planner;
   {
     MutexLock lock(&mutex_);
-    planner = planner_;
+    const auto of_iteration = planners_.find(state_.strategies().NumbersOf(iteration));
+    planner = of_iteration != planners_.end() ? of_iteration->second : planner_;
     if (absl::Status status = CheckReaderLocked(request); !status.ok()) return status;
     if (state_.finished() && iteration >= state_.admission().next_iteration()) return absl::OkStatus();
     if (iteration < state_.first_held()) {
@@ -106,8 +129,9 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
     plan = values_.plan(iteration);
     if (plan == nullptr || batch == nullptr) {
       WantPlanLocked(iteration);
-    } else if (request.incarnation() != 0) {
-      sent_[request.rank()] = std::max(sent_[request.rank()], iteration + 1);
+    } else {
+      if (request.incarnation() != 0) sent_[request.rank()] = std::max(sent_[request.rank()], iteration + 1);
+      if (request.takes_new_strategies()) topologies = NewTopologiesLocked(*plan, *told);
     }
   }
   if (plan == nullptr || batch == nullptr) {
@@ -116,8 +140,11 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
   }
   absl::StatusOr<std::vector<int64_t>> durations = ProfileDurations(*planner, *batch, *plan, request.rank());
   if (!durations.ok()) return durations.status();
-  absl::StatusOr<ProgramBytes> message = messages_.Message(*batch, *plan, ReaderOf(request), *durations);
+  absl::StatusOr<ProgramBytes> message =
+      messages_.Message(*batch, *plan, ReaderOf(request), *durations, topologies);
   if (!message.ok()) return message.status();
+  if (topologies.of_plan.has_value()) told->insert(plan->frame().strategy());
+  if (topologies.of_validation.has_value()) told->insert(plan->validation()->frame().strategy());
   services_.observer->OnDelivered({.job_id = id_,
                                    .iteration = iteration,
                                    .rank = request.rank(),

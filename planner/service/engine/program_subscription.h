@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <variant>
 
 #include "absl/status/status.h"
@@ -38,6 +40,10 @@ class ProgramSubscription {
   const v1::StreamProgramsRequest request_;
   const absl::StatusOr<std::shared_ptr<void>> place_;
   uint64_t next_iteration_;
+  // Strategies of which it was sent who is where.
+  std::set<uint32_t> told_;
+  // Of Job::stream_readers_; nothing where it has no place.
+  const std::optional<uint64_t> reader_id_;
   const uint64_t wake_id_;
 };
 

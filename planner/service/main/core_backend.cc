@@ -111,9 +111,10 @@ absl::Status CorePlannerFactory::Check(const v1::JobSpec& job) const {
 }
 
 absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(
-    const v1::JobSpec& job, absl::Span<const v1::Topology> topologies, core::StopToken stop) const {
-  absl::StatusOr<std::unique_ptr<core::StrategyPlanner>> planner =
-      core::StrategyPlanner::Create(job, core::Planner::Explain::kChanges, run_tasks_, stop, topologies);
+    const v1::JobSpec& job, absl::Span<const v1::Topology> topologies, absl::Span<const uint32_t> strategies,
+    core::StopToken stop) const {
+  absl::StatusOr<std::unique_ptr<core::StrategyPlanner>> planner = core::StrategyPlanner::Create(
+      job, core::Planner::Explain::kChanges, run_tasks_, stop, topologies, strategies);
   if (!planner.ok()) return AsInvalid(planner.status());
   return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_);
 }

@@ -23,6 +23,7 @@ class CorePlannerFactory final : public BatchPlannerFactory {
   absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override;
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
                                                        absl::Span<const v1::Topology> topologies,
+                                                       absl::Span<const uint32_t> strategies,
                                                        core::StopToken stop) const override;
   // Of a job with strategies, from the iterations of the one that ran most often.
   absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec& job,

@@ -78,6 +78,16 @@ MetricSamples SlowFactors(const PlannerEngine& engine) {
   return samples;
 }
 
+// Of iterations that are planned from now on.
+MetricSamples ActiveStrategySamples(const PlannerEngine& engine) {
+  MetricSamples samples;
+  for (const auto& job : engine.Jobs()) {
+    for (const uint32_t strategy : job->StrategyNumbers())
+      samples.push_back({{{kJobLabel, job->id()}, {"strategy", absl::StrCat(strategy)}}, 1});
+  }
+  return samples;
+}
+
 MetricSamples LengthDrifts(const PlannerEngine& engine) {
   MetricSamples samples;
   for (const auto& job : engine.Jobs()) {
@@ -296,6 +306,9 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "Share of the tokens of a job's last batches in samples of other lengths than those that its stages "
       "and strategies were chosen for.",
       LengthDrifts);
+  add("penstock_job_active_strategy",
+      "1 for each strategy that a job's next iterations may run on; of jobs with strategies.",
+      ActiveStrategySamples);
   add("penstock_expert_rank_load_ratio",
       "Rows of the fullest of the ranks that divide experts, over an even share, by fitted costs, of jobs "
       "that run. 1: routers are even.",

@@ -27,14 +27,16 @@ std::string ToJson(const google::protobuf::Message& message) {
   return json;
 }
 
-// Without profile, and without typical samples.
-v1::JobSpec Shown(const v1::JobSpec& spec) {
+// Without profile, and without typical samples; of its strategies those that iterations are planned on now.
+v1::JobSpec Shown(const v1::JobSpec& spec, const StrategyChanges::Numbers& strategies) {
   v1::JobSpec shown;
   shown.set_job_id(spec.job_id());
   shown.set_owner(spec.owner());
   *shown.mutable_model() = spec.model();
   *shown.mutable_mesh() = spec.mesh();
-  *shown.mutable_strategies() = spec.strategies();
+  for (const uint32_t number : strategies)
+    *shown.add_strategies() = spec.strategies(static_cast<int>(number));
+  if (!shown.strategies().empty()) *shown.mutable_mesh() = shown.strategies(0).meshes(0).mesh();
   *shown.mutable_tasks() = spec.tasks();
   shown.mutable_planning()->set_policy(spec.planning().policy());
   shown.mutable_training()->set_iterations(spec.training().iterations());
@@ -58,7 +60,9 @@ std::string JobAsJson(const Job& job) {
   const std::vector<v1::IterationSummary> iterations = job.Summaries(0);
   v1::GetJobResponse response;
   *response.mutable_status() = job.Status();
-  *response.mutable_job() = Shown(job.spec());
+  // Before the specification, which only gets more of them.
+  const StrategyChanges::Numbers strategies = job.StrategyNumbers();
+  *response.mutable_job() = Shown(job.SpecNow(), strategies);
   const size_t last = std::min(iterations.size(), kLastIterations);
   response.mutable_iterations()->Add(iterations.end() - static_cast<int64_t>(last), iterations.end());
   return absl::StrCat("{\"job\":", ToJson(response),

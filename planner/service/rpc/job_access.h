@@ -4,7 +4,7 @@
 //   read          yes         yes           yes           yes         GetJob, ListJobs, GetIteration
 //   run           -           its owner's   its owner's   yes         RegisterWorker, Heartbeat,
 //   StreamPrograms, ReportIteration feed          -           -             its owner's   yes RegisterJob,
-//   SubmitBatches, PlanBatch, DrainJob, DeleteJob
+//   SubmitBatches, PlanBatch, ChangeStrategies, DrainJob, DeleteJob
 //
 // Jobs have the owner of the client that registered them; jobs without one are everybody's. Who has an owner
 // reads that owner's jobs alone, but for operators; a viewer without one reads all.

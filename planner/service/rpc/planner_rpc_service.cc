@@ -282,6 +282,27 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerCo
   return Answer(context, answer());
 }
 
+grpc::ServerUnaryReactor* PlannerRpcService::ChangeStrategies(grpc::CallbackServerContext* context,
+                                                              const v1::ChangeStrategiesRequest* request,
+                                                              v1::ChangeStrategiesResponse* response) {
+  const absl::StatusOr<Found> found = Find(*context, *request);
+  // A question, which changes nothing.
+  if (found.ok() && request->strategies().empty())
+    return Answer(context, Take(found->job->StrategiesNow(), response));
+  auto ended = audit_.Later(*context, "ChangeStrategies", request->job_id());
+  if (!found.ok()) {
+    ended(found.status());
+    return Answer(context, found.status());
+  }
+  return PooledCallReactor<v1::ChangeStrategiesResponse>::Start(found->engine, response, [&](auto done) {
+    return found->job->ChangeStrategies(
+        *request, [done, ended = std::move(ended)](absl::StatusOr<v1::ChangeStrategiesResponse> changed) {
+          ended(changed.status());
+          done(std::move(changed));
+        });
+  });
+}
+
 grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContext* context,
                                                       const v1::DrainJobRequest* request,
                                                       v1::DrainJobResponse* response) {

@@ -5,7 +5,8 @@
 //                             AuditedCalls(nullptr, JobAccess(nullptr)));
 //   StartServer({.listen = "127.0.0.1:0", .services = {&service}});
 //
-// Handlers run on gRPC's threads and do not block; PlanBatch and ReviseCosts compute in the engine's pool.
+// Handlers run on gRPC's threads and do not block; PlanBatch, ReviseCosts and ChangeStrategies compute in the
+// engine's pool.
 // Program streams write when the reader has room (common/grpc/pull_stream.h).
 #pragma once
 
@@ -63,6 +64,9 @@ class PlannerRpcService final : public PlannerCalls {
   grpc::ServerUnaryReactor* GetIteration(grpc::CallbackServerContext* context,
                                          const v1::GetIterationRequest* request,
                                          v1::GetIterationResponse* response) override;
+  grpc::ServerUnaryReactor* ChangeStrategies(grpc::CallbackServerContext* context,
+                                             const v1::ChangeStrategiesRequest* request,
+                                             v1::ChangeStrategiesResponse* response) override;
   grpc::ServerUnaryReactor* DrainJob(grpc::CallbackServerContext* context, const v1::DrainJobRequest* request,
                                      v1::DrainJobResponse* response) override;
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,

@@ -256,6 +256,17 @@ absl::Status Validate(const v1::GetIterationRequest& request) {
 
 absl::Status Validate(const v1::DeleteJobRequest& request) { return CheckJobId("job_id", request.job_id()); }
 
+absl::Status Validate(const v1::ChangeStrategiesRequest& request) {
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("job_id", request.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(core::CheckAtMost("strategies", static_cast<uint64_t>(request.strategies_size()),
+                                             core::kMostStrategies));
+  if (request.typical_samples().empty() && request.typical_batch_size() > 0)
+    return Invalid("typical_batch_size is ", request.typical_batch_size(), ", but typical_samples is empty");
+  PENSTOCK_RETURN_IF_ERROR(core::CheckAtMost(
+      "typical_samples", static_cast<uint64_t>(request.typical_samples_size()), core::kMostTypicalSamples));
+  return core::CheckAtMost("typical_batch_size", request.typical_batch_size(), core::kMostSamples);
+}
+
 absl::Status Validate(const v1::DrainJobRequest& request) { return CheckJobId("job_id", request.job_id()); }
 
 }  // namespace penstock

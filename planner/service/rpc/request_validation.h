@@ -19,6 +19,7 @@ absl::Status Validate(const v1::RegisterWorkerRequest& request);
 absl::Status Validate(const v1::HeartbeatRequest& request);
 absl::Status Validate(const v1::GetJobRequest& request);
 absl::Status Validate(const v1::GetIterationRequest& request);
+absl::Status Validate(const v1::ChangeStrategiesRequest& request);
 absl::Status Validate(const v1::DrainJobRequest& request);
 absl::Status Validate(const v1::DeleteJobRequest& request);
 

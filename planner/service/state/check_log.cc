@@ -1,6 +1,7 @@
 #include "planner/service/state/check_log.h"
 
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
@@ -59,6 +60,31 @@ absl::Status CheckCosts(const store::v1::CostsRevised& costs) {
   return CheckIteration("costs_revised.measured_before", costs.measured_before());
 }
 
+// Strategies that plans are made on, and those that are added: with as many ranks as the others.
+absl::Status CheckStrategies(const JobState& state, const store::v1::StrategiesChanged& changed) {
+  const std::string field = "strategies_changed";
+  PENSTOCK_RETURN_IF_ERROR(CheckIteration(absl::StrCat(field, ".from_iteration"), changed.from_iteration()));
+  if (changed.from_iteration() < state.strategies().from_iteration())
+    return Wrong(absl::StrCat(field, ".from_iteration"), changed.from_iteration(),
+                 "others hold from later on");
+  if (state.strategies().registered() == 0 || !state.is_prepared())
+    return Wrong(absl::StrCat(field, ".strategies"), changed.strategies_size(),
+                 "the job has none, or is not prepared");
+  if (changed.strategies().empty()) return Wrong(absl::StrCat(field, ".strategies"), 0, "at least one");
+  if (changed.added_topologies_size() != changed.added_size())
+    return Wrong(absl::StrCat(field, ".added_topologies"), changed.added_topologies_size(),
+                 absl::StrCat("one for each of ", changed.added_size(), " that are added"));
+  const auto known = static_cast<uint32_t>(state.spec().strategies_size() + changed.added_size());
+  for (const uint32_t number : changed.strategies())
+    if (number >= known)
+      return Wrong(absl::StrCat(field, ".strategies"), number, absl::StrCat("the job has ", known));
+  for (const v1::Strategy& strategy : changed.added())
+    if (RanksOf(strategy) != state.ranks())
+      return Wrong(absl::StrCat(field, ".added"), RanksOf(strategy),
+                   absl::StrCat("the job has ", state.ranks(), " ranks"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRegistered(const store::v1::JobRegistered& registered) {
@@ -113,6 +139,8 @@ absl::Status CheckEvent(const JobState& state, const store::v1::Event& event) {
         return Wrong("costs_revised.from_iteration", event.costs_revised().from_iteration(),
                      "it was planned before");
       return absl::OkStatus();
+    case store::v1::Event::kStrategiesChanged:
+      return CheckStrategies(state, event.strategies_changed());
     default:
       return absl::OkStatus();
   }

@@ -36,6 +36,7 @@ uint64_t HistoryOf(const v1::JobSpec& spec) {
 
 JobState::JobState(const v1::JobSpec& spec, int64_t unix_ns)
     : spec_(spec),
+      strategies_(spec.strategies_size()),
       ranks_(static_cast<uint32_t>(RanksOf(spec))),
       window_(WindowOf(spec)),
       history_(HistoryOf(spec)),
@@ -51,6 +52,7 @@ JobState::JobState(const v1::JobSpec& spec, int64_t unix_ns)
 
 JobState::JobState(const store::v1::JobSnapshot& saved)
     : spec_(saved.spec()),
+      strategies_(saved.spec().strategies_size()),
       ranks_(saved.reported_size()),
       window_(WindowOf(saved.spec())),
       history_(HistoryOf(saved.spec())),
@@ -80,10 +82,11 @@ JobState::JobState(const store::v1::JobSnapshot& saved)
 
 store::v1::JobSnapshot JobState::Save() const {
   store::v1::JobSnapshot saved;
-  *saved.mutable_spec() = spec_;
+  *saved.mutable_spec() = RegisteredSpec();
   if (is_prepared()) {
     *saved.mutable_topology() = topologies_.front();
-    saved.mutable_other_topologies()->Assign(topologies_.begin() + 1, topologies_.end());
+    const auto registered = static_cast<std::ptrdiff_t>(std::max(strategies_.registered(), uint32_t{1}));
+    saved.mutable_other_topologies()->Assign(topologies_.begin() + 1, topologies_.begin() + registered);
   }
   saved.set_registered_unix_ns(registered_unix_ns_);
   saved.set_last_unix_ns(last_unix_ns_);
@@ -109,6 +112,27 @@ store::v1::JobSnapshot JobState::Save() const {
     tried->set_tries(tries);
   }
   return saved;
+}
+
+std::vector<store::v1::Event> JobState::SaveChanges() const {
+  std::vector<store::v1::Event> events;
+  for (const store::v1::StrategiesChanged& change : strategies_.changes()) {
+    store::v1::Event& event = events.emplace_back();
+    event.set_unix_ns(last_unix_ns_);
+    *event.mutable_strategies_changed() = change;
+  }
+  return events;
+}
+
+v1::JobSpec JobState::RegisteredSpec() const {
+  v1::JobSpec spec = spec_;
+  spec.mutable_strategies()->DeleteSubrange(
+      static_cast<int>(strategies_.registered()),
+      spec.strategies_size() - static_cast<int>(strategies_.registered()));
+  if (!registered_planning_.has_value()) return spec;
+  spec.clear_planning();
+  spec.MergeFrom(*registered_planning_);
+  return spec;
 }
 
 void JobState::Apply(const store::v1::Event& event) {
@@ -155,8 +179,10 @@ void JobState::Apply(const store::v1::Event& event) {
     case store::v1::Event::kCostsRevised:
       costs_.push_back(event.costs_revised());
       break;
-    case store::v1::Event::kStrategiesChanged:  // nobody writes it yet
-    case store::v1::Event::kJobRegistered:      // the constructor's
+    case store::v1::Event::kStrategiesChanged:
+      Apply(event.strategies_changed());
+      break;
+    case store::v1::Event::kJobRegistered:  // the constructor's
     case store::v1::Event::WHAT_NOT_SET:
       break;
   }
@@ -203,6 +229,19 @@ void JobState::Apply(const store::v1::PlanningTried& event) {
   }
 }
 
+void JobState::Apply(const store::v1::StrategiesChanged& event) {
+  strategies_.Apply(event);
+  spec_.mutable_strategies()->MergeFrom(event.added());
+  topologies_.insert(topologies_.end(), event.added_topologies().begin(), event.added_topologies().end());
+  if (event.typical_samples().empty()) return;
+  if (!registered_planning_.has_value()) {
+    registered_planning_.emplace();
+    if (spec_.has_planning()) *registered_planning_->mutable_planning() = spec_.planning();
+  }
+  *spec_.mutable_planning()->mutable_typical_samples() = event.typical_samples();
+  spec_.mutable_planning()->set_typical_batch_size(event.typical_batch_size());
+}
+
 void JobState::Apply(const store::v1::WorkerRegistered& event) {
   membership_.Apply(event);
   if (event.opens_epoch()) Restart(event.first_iteration());
@@ -244,6 +283,7 @@ void JobState::ForgetOldIterations() {
   plans_.erase(plans_.begin(), plans_.lower_bound(first_held_));
   tries_.erase(tries_.begin(), tries_.lower_bound(first_held_));
   while (costs_.size() > 1 && costs_[1].from_iteration() <= first_held_) costs_.pop_front();
+  strategies_.ForgetBefore(first_held_);
 }
 
 void JobState::FinishIfDone() {

@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "penstock/store/v1/job_log.pb.h"
@@ -22,6 +23,7 @@
 #include "planner/service/state/iteration_counter.h"
 #include "planner/service/state/membership.h"
 #include "planner/service/state/progress.h"
+#include "planner/service/state/strategy_changes.h"
 #include "planner/service/state/summary_history.h"
 
 namespace penstock {
@@ -38,10 +40,17 @@ class JobState {
   // Of an event that was decided from this state; others may end the process.
   void Apply(const store::v1::Event& event);
 
-  // All of it: equal snapshots are equal states.
+  // All of it but changes of strategies: equal snapshots are equal states where the job has had none.
   store::v1::JobSnapshot Save() const;
+  // Those, as events to be applied to the state that was saved: a log goes on with them behind a snapshot. In
+  // the snapshot is the job as it was registered and prepared.
+  std::vector<store::v1::Event> SaveChanges() const;
 
+  // With all strategies that the job ever had, and with the typical samples of the last ones.
   const v1::JobSpec& spec() const { return spec_; }
+  // As it was registered.
+  v1::JobSpec RegisteredSpec() const;
+  const StrategyChanges& strategies() const { return strategies_; }
   uint32_t ranks() const { return ranks_; }
   // Iterations beyond what the slowest rank has reported that are taken.
   uint64_t window() const { return window_; }
@@ -91,12 +100,16 @@ class JobState {
   void Apply(const store::v1::PlanningTried& event);
   void Apply(const store::v1::WorkerRegistered& event);
   void Apply(const store::v1::IterationReported& event);
+  void Apply(const store::v1::StrategiesChanged& event);
   void Restart(uint64_t first_iteration);
   void SumUp(uint64_t iteration);
   void ForgetOldIterations();
   void FinishIfDone();
 
   v1::JobSpec spec_;
+  // Its planning alone: as it was registered, where a change of strategies has put other typical samples in.
+  std::optional<v1::JobSpec> registered_planning_;
+  StrategyChanges strategies_;
   uint32_t ranks_;
   uint64_t window_;
   // Iterations held after all ranks reported them: at least 64, and back to the older of the two checkpoints

@@ -14,7 +14,10 @@ constexpr double kHalfLife = 32;
 
 }  // namespace
 
-LengthDrift::LengthDrift(const v1::PlanningOptions& planning) {
+LengthDrift::LengthDrift(const v1::PlanningOptions& planning) { Expect(planning); }
+
+void LengthDrift::Expect(const v1::PlanningOptions& planning) {
+  typical_ = {};
   for (const v1::SampleLengths& sample : planning.typical_samples())
     AddSample(uint64_t{sample.input_tokens()} + sample.target_tokens(), &typical_);
 }

@@ -21,6 +21,8 @@ class LengthDrift {
   explicit LengthDrift(const v1::PlanningOptions& planning);
 
   void Add(const v1::Batch& batch);
+  // From now on these are the lengths that batches are compared with.
+  void Expect(const v1::PlanningOptions& planning);
 
   // Which share of the tokens is in samples of other lengths, 0 to 1: half the sum of differences between the
   // shares of tokens, over lengths that double. Nothing: the job names no typical samples, or has had no

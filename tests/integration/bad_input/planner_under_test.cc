@@ -54,6 +54,12 @@ std::map<std::string, std::unique_ptr<google::protobuf::Message>> MakeValidReque
   of_job("StreamPrograms", stream);
   of_job("GetJob", v1::GetJobRequest());
   of_job("GetIteration", v1::GetIterationRequest());
+  v1::ChangeStrategiesRequest change;
+  change.add_strategies()->add_meshes()->mutable_mesh()->set_pipeline(2);
+  change.mutable_strategies(0)->mutable_meshes(0)->mutable_mesh()->set_data(1);
+  change.add_typical_samples()->set_target_tokens(20);
+  change.set_typical_batch_size(4);
+  of_job("ChangeStrategies", change);
   of_job("DrainJob", v1::DrainJobRequest());
   of_job("DeleteJob", v1::DeleteJobRequest());
   add("ListJobs", v1::ListJobsRequest());

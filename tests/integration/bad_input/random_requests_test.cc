@@ -38,7 +38,7 @@ RandomRequest MakeRequest(uint32_t seed) {
   static constexpr const char* kValid[] = {
       "RegisterJob gpt", "RegisterJob t5", "PlanBatch gpt",   "PlanBatch job",  "SubmitBatches",
       "RegisterWorker",  "Heartbeat",      "ReportIteration", "StreamPrograms", "GetJob",
-      "GetIteration",    "DrainJob",       "DeleteJob",       "ListJobs"};
+      "GetIteration",    "DrainJob",       "DeleteJob",       "ListJobs",       "ChangeStrategies"};
   MessageMutator mutator(seed);
   const std::string name = kValid[mutator.Below(std::size(kValid))];
   const auto message = ValidRequest(name);

@@ -61,6 +61,7 @@ v1::StreamProgramsRequest FakeWorker::StreamRequest(uint64_t from) const {
   request.set_incarnation(incarnation_);
   request.set_epoch(epoch_);
   request.set_from_iteration(from);
+  request.set_takes_new_strategies(true);
   return request;
 }
 

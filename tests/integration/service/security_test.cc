@@ -125,8 +125,8 @@ TEST_F(SecurityTest, ARoleMayCallItsMethodsAndNoOthers) {
   const std::vector<std::string> reading = {"GetJob", "ListJobs", "GetIteration"};
   const std::vector<std::string> running = {"RegisterWorker", "Heartbeat", "StreamPrograms",
                                             "ReportIteration"};
-  const std::vector<std::string> feeding = {"RegisterJob", "SubmitBatches", "PlanBatch",
-                                            "ReviseCosts", "DrainJob",      "DeleteJob"};
+  const std::vector<std::string> feeding = {"RegisterJob",      "SubmitBatches", "PlanBatch", "ReviseCosts",
+                                            "ChangeStrategies", "DrainJob",      "DeleteJob"};
   struct Row {
     std::string caller;
     bool reads;
@@ -189,6 +189,13 @@ TEST_F(SecurityTest, TheAuditLogSaysWhoDidWhatAndWhoWasRefused) {
   EXPECT_TRUE(RegisterAs(As("client-alice"), "mix").ok());
   v1::DrainJobRequest drain;
   drain.set_job_id("mix");
+  v1::ChangeStrategiesRequest change;
+  change.set_job_id("mix");
+  // A question changes nothing.
+  EXPECT_TRUE(As("client-alice").ChangeStrategies(change).ok());
+  change.add_strategies();
+  EXPECT_FALSE(As("client-bob").ChangeStrategies(change).ok());
+  EXPECT_FALSE(As("client-alice").ChangeStrategies(change).ok());
   EXPECT_FALSE(As("client-bob").DrainJob(drain).ok());
   EXPECT_FALSE(As("viewer").DrainJob(drain).ok());
   EXPECT_TRUE(As("operator").DrainJob(drain).ok());
@@ -201,9 +208,12 @@ TEST_F(SecurityTest, TheAuditLogSaysWhoDidWhatAndWhoWasRefused) {
     calls.push_back(absl::StrCat(text("method"), " ", text("role"), " ", text("owner"), " ", text("job"), " ",
                                  text("code"), text("address").empty() ? " unknown" : ""));
   }
-  EXPECT_THAT(calls, testing::ElementsAre(
-                         "RegisterJob client alice mix OK", "DrainJob client bob mix PERMISSION_DENIED",
-                         "DrainJob viewer   PERMISSION_DENIED unknown", "DrainJob operator  mix OK"));
+  EXPECT_THAT(calls, testing::ElementsAre("RegisterJob client alice mix OK",
+                                          "ChangeStrategies client bob mix PERMISSION_DENIED",
+                                          "ChangeStrategies client alice mix INVALID_ARGUMENT",
+                                          "DrainJob client bob mix PERMISSION_DENIED",
+                                          "DrainJob viewer   PERMISSION_DENIED unknown",
+                                          "DrainJob operator  mix OK"));
 }
 
 TEST_F(SecurityTest, NobodyMayAskForHealthAlone) {

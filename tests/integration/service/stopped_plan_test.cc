@@ -60,8 +60,9 @@ class WatchedFactory final : public BatchPlannerFactory {
   }
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
                                                        absl::Span<const v1::Topology> topologies,
+                                                       absl::Span<const uint32_t> strategies,
                                                        core::StopToken stop) const override {
-    auto planner = core_.Create(job, topologies, stop);
+    auto planner = core_.Create(job, topologies, strategies, stop);
     if (!planner.ok()) return planner.status();
     return std::make_unique<Watched>(*std::move(planner), started_);
   }

@@ -185,6 +185,29 @@ TEST_F(PlannerMetricsTest, LengthsThatDriftShowOfJobsThatSayWhichTheyExpect) {
   engine_->Shutdown(absl::Seconds(20));
 }
 
+TEST_F(PlannerMetricsTest, StrategiesThatHoldShowOfJobsThatHaveSome) {
+  Open();
+  Watch();
+  Register(MakeJob("plain"));
+  v1::JobSpec spec = MakeJob("job");
+  for (const v1::Mesh& mesh : {MakeMesh(2, 1, 1, 1), MakeMesh(1, 2, 1, 1)})
+    *spec.add_strategies()->add_meshes()->mutable_mesh() = mesh;
+  const auto job = Register(spec);
+  const std::string second = "penstock_job_active_strategy{strategy=\"1\",training_job=\"job\"} 1\n";
+  EXPECT_THAT(registry_.Text(), HasSubstr(second));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("training_job=\"plain\",strategy")));
+  v1::ChangeStrategiesRequest request;
+  *request.add_strategies() = spec.strategies(0);
+  Event changed;
+  job->ChangeStrategies(request, [&](const auto& answer) {
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    changed.Notify();
+  });
+  ASSERT_TRUE(changed.Await());
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr(second)));
+  engine_->Shutdown(absl::Seconds(20));
+}
+
 TEST_F(PlannerMetricsTest, StreamsHaveNoPartInTheTimesOfCalls) {
   metrics_.OnCall({.method = "GetJob", .code = grpc::StatusCode::OK, .duration = absl::Milliseconds(3)});
   metrics_.OnCall({.method = "StreamPrograms",

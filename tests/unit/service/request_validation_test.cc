@@ -111,6 +111,19 @@ TEST(RequestValidationTest, EveryRequestNamesAJob) {
   EXPECT_THAT(Validate(v1::GetJobRequest()), Fails(kInvalid, "job_id is empty"));
   EXPECT_THAT(Validate(v1::GetIterationRequest()), Fails(kInvalid, "job_id is empty"));
   EXPECT_THAT(Validate(v1::DrainJobRequest()), Fails(kInvalid, "job_id is empty"));
+  EXPECT_THAT(Validate(v1::ChangeStrategiesRequest()), Fails(kInvalid, "job_id is empty"));
+}
+
+TEST(RequestValidationTest, ChangedStrategiesAreNotMoreThanAJobMayHave) {
+  v1::ChangeStrategiesRequest request;
+  request.set_job_id("job");
+  EXPECT_TRUE(Validate(request).ok());
+  request.set_typical_batch_size(3);
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "typical_batch_size is 3, but typical_samples is empty"));
+  request.add_typical_samples()->set_target_tokens(9);
+  EXPECT_TRUE(Validate(request).ok());
+  for (int i = 0; i < 65; ++i) request.add_strategies();
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "strategies: 65; use at most 64"));
 }
 
 TEST(RequestValidationTest, WeightsOfSamplesAreNumbersOfAtLeastZero) {

@@ -92,6 +92,9 @@ class PlannerClient {
                                                 absl::Duration deadline = kCallDeadline);
   absl::StatusOr<v1::GetIterationResponse> GetIteration(const v1::GetIterationRequest& request,
                                                         absl::Duration deadline = kCallDeadline);
+  // Repeated while the planner prepares the job, or its workers join: see PlannerService.
+  absl::StatusOr<v1::ChangeStrategiesResponse> ChangeStrategies(const v1::ChangeStrategiesRequest& request,
+                                                                absl::Duration deadline = kPlanDeadline);
   absl::StatusOr<v1::DrainJobResponse> DrainJob(const v1::DrainJobRequest& request,
                                                 absl::Duration deadline = kCallDeadline);
   absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const v1::DeleteJobRequest& request,

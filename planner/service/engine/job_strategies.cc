@@ -1,0 +1,329 @@
+// Job: other strategies for the iterations that are not planned yet (ChangeStrategies).
+//
+// They are prepared in the pool, as a job is, while the job is planned and trained as before; then one event
+// says from which iteration on they hold. What is accepted meanwhile is looked at again before that.
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/logging/logging.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
+#include "planner/service/engine/job.h"
+#include "planner/service/engine/planning_room.h"
+
+namespace penstock {
+namespace {
+
+// "job.strategies[3]: ..." of the planner becomes "strategies[1]: ..." of the request. `numbers`: of those in
+// the request.
+absl::Status NameWantedStrategy(const absl::Status& status, const std::vector<uint32_t>& numbers) {
+  absl::string_view rest = status.message();
+  if (!absl::ConsumePrefix(&rest, "job.strategies[")) return status;
+  const size_t end = rest.find(']');
+  uint32_t number = 0;
+  if (end == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(0, end), &number)) return status;
+  const auto found = std::ranges::find(numbers, number);
+  if (found == numbers.end()) return status;
+  return absl::Status(status.code(), absl::StrCat("strategies[", found - numbers.begin(), rest.substr(end)));
+}
+
+bool HasTheSameTypicalSamples(const v1::PlanningOptions& planning,
+                              const v1::ChangeStrategiesRequest& request) {
+  if (request.typical_samples().empty()) return true;
+  const auto same = [](const v1::SampleLengths& a, const v1::SampleLengths& b) {
+    return a.input_tokens() == b.input_tokens() && a.target_tokens() == b.target_tokens();
+  };
+  return planning.typical_batch_size() == request.typical_batch_size() &&
+         std::ranges::equal(planning.typical_samples(), request.typical_samples(), same);
+}
+
+}  // namespace
+
+// A worker that has registered and does not read yet may have been told of fewer strategies than others of
+// its epoch: it is waited for.
+absl::Status Job::CheckReadersTakeStrategiesLocked() const {
+  const Membership& membership = state_.membership();
+  std::set<uint32_t> reading;
+  for (const v1::StreamProgramsRequest& reader : stream_readers_.requests()) {
+    if (!reader.takes_new_strategies()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "who reads the programs of rank ", reader.rank(),
+          " takes no strategies that the job gets meanwhile: its Penstock is of an earlier version; upgrade "
+          "it, or start the run again with them (penstock up --resume --strategies)"));
+    }
+    if (membership.Check({reader.rank(), reader.incarnation(), reader.epoch()}).ok())
+      reading.insert(reader.rank());
+  }
+  if (membership.failed()) return absl::OkStatus();
+  for (uint32_t rank = 0; rank < state_.ranks(); ++rank) {
+    if (!membership.IsHeld(rank) || reading.contains(rank)) continue;
+    return absl::UnavailableError(absl::StrCat(membership.NameOf(rank),
+                                               " does not read programs yet: it joins its epoch, or comes "
+                                               "back to this planner; try again in a moment"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Job::CheckMayChangeLocked() const {
+  PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
+  if (spec_.strategies().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job_id: job '", id_,
+                     "' has no strategies, but one mesh: register it with strategies, of which one is enough "
+                     "(penstock up --strategies)"));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
+  if (state_.finished()) return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished"));
+  if (StateLocked() == v1::JOB_STATE_FAILED) {
+    return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' failed: ", StatusLocked().failure(),
+                                                      ": start its workers again first"));
+  }
+  return CheckReadersTakeStrategiesLocked();
+}
+
+v1::ChangeStrategiesResponse Job::StrategiesNowLocked(const std::vector<uint32_t>& numbers) const {
+  v1::ChangeStrategiesResponse response;
+  response.set_from_iteration(std::max(state_.strategies().from_iteration(), spec_.first_iteration()));
+  response.mutable_strategies()->Assign(numbers.begin(), numbers.end());
+  return response;
+}
+
+absl::StatusOr<v1::ChangeStrategiesResponse> Job::StrategiesNow() const {
+  MutexLock lock(&mutex_);
+  if (deleted_) return DeletedError();
+  return StrategiesNowLocked(state_.strategies().now());
+}
+
+StrategyChanges::Numbers Job::StrategyNumbers() const {
+  MutexLock lock(&mutex_);
+  return state_.strategies().now();
+}
+
+absl::StatusOr<std::shared_ptr<Job::WantedChange>> Job::BeginChangeLocked(
+    const v1::ChangeStrategiesRequest& request) {
+  PENSTOCK_RETURN_IF_ERROR(CheckMayChangeLocked());
+  auto change = std::make_shared<WantedChange>();
+  change->request = request;
+  const v1::JobSpec& known = state_.spec();
+  WantedStrategies wanted = NumberStrategies(known.strategies(), request.strategies());
+  change->answer = wanted.numbers;
+  change->numbers = std::move(wanted.numbers);
+  std::ranges::sort(change->numbers);
+  change->numbers.erase(std::unique(change->numbers.begin(), change->numbers.end()), change->numbers.end());
+  if (change->numbers == state_.strategies().now() && HasTheSameTypicalSamples(known.planning(), request))
+    return nullptr;
+  change->added = std::move(wanted.added);
+  if (known.strategies_size() + static_cast<int>(change->added.size()) > core::kMostStrategies) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "strategies: ", change->added.size(), " of them are new, and the job has had ",
+        known.strategies_size(), "; at most ", core::kMostStrategies,
+        " in all: use some that it has had, or start the run again (penstock up --resume --strategies)"));
+  }
+  if (changing_) {
+    return absl::UnavailableError(
+        absl::StrCat("other strategies of job '", id_, "' are being prepared; try again in a moment"));
+  }
+  change->spec = SpecLocked(spec_.profile());
+  for (const v1::Strategy& strategy : change->added) *change->spec.add_strategies() = strategy;
+  change->topologies = state_.topologies();
+  changing_ = true;
+  return change;
+}
+
+v1::JobSpec Job::WantedChange::SpecToChooseStages() const {
+  v1::JobSpec choosing = spec;
+  if (request.typical_samples().empty()) return choosing;
+  *choosing.mutable_planning()->mutable_typical_samples() = request.typical_samples();
+  choosing.mutable_planning()->set_typical_batch_size(request.typical_batch_size());
+  return choosing;
+}
+
+// As of a registration (PlannerEngine::AdmitPreparation): what it takes, bytes.
+absl::StatusOr<int64_t> Job::AdmitChange(const WantedChange& change) const {
+  PENSTOCK_RETURN_IF_ERROR(services_.quotas->CheckPlanning(payer_));
+  const v1::JobSpec choosing = change.SpecToChooseStages();
+  PENSTOCK_RETURN_IF_ERROR(services_.planners->Check(choosing));
+  const absl::StatusOr<core::PlanningShape> shape = services_.planners->ShapeOf(choosing, nullptr);
+  if (shape.ok() && shape->samples > 0) {
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckRoom("typical_samples", *shape, {.planning_bytes = services_.room.planning_bytes}));
+  }
+  if (!services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1))
+    return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
+  return PreparationBytes(choosing);
+}
+
+void Job::EndChange() {
+  MutexLock lock(&mutex_);
+  changing_ = false;
+  change_ = nullptr;
+}
+
+PlanningTicketPtr Job::ChangeStrategies(const v1::ChangeStrategiesRequest& request, StrategiesDone done) {
+  absl::StatusOr<std::shared_ptr<WantedChange>> begun = nullptr;
+  v1::ChangeStrategiesResponse unchanged;
+  {
+    MutexLock lock(&mutex_);
+    begun = BeginChangeLocked(request);
+    if (begun.ok() && *begun == nullptr)
+      unchanged =
+          StrategiesNowLocked(NumberStrategies(state_.spec().strategies(), request.strategies()).numbers);
+  }
+  if (!begun.ok()) {
+    done(begun.status());
+    return nullptr;
+  }
+  const std::shared_ptr<const WantedChange> change = *std::move(begun);
+  if (change == nullptr) {
+    AnswerChange(std::move(unchanged), std::move(done));
+    return nullptr;
+  }
+  const absl::StatusOr<int64_t> bytes = AdmitChange(*change);
+  if (!bytes.ok()) {
+    EndChange();
+    done(NameWantedStrategy(bytes.status(), change->answer));
+    return nullptr;
+  }
+  PlanningTicketPtr ticket =
+      services_.pool->Run({PlanningClass::kPreparation, payer_, services_.planning_limit, *bytes, id_},
+                          [self = shared_from_this(), change, done = std::move(done)](
+                              const PlanningTicket& running) { self->RunChange(*change, running, done); });
+  bool deleted = false;
+  {
+    MutexLock lock(&mutex_);
+    deleted = deleted_;
+    if (changing_) change_ = ticket;
+  }
+  if (deleted) services_.pool->Cancel(ticket);
+  return ticket;
+}
+
+// Once what led to the answer is on the disk.
+void Job::AnswerChange(v1::ChangeStrategiesResponse answer, StrategiesDone done) const {
+  WhenDurable([answer = std::move(answer), done = std::move(done)](const absl::Status& durable) {
+    if (!durable.ok()) return done(durable);
+    done(answer);
+  });
+}
+
+void Job::RunChange(const WantedChange& change, const PlanningTicket& ticket, const StrategiesDone& done) {
+  absl::StatusOr<v1::ChangeStrategiesResponse> answer = MakeChange(change, ticket);
+  EndChange();
+  if (!answer.ok()) return done(NameWantedStrategy(ticket.Explain(answer.status()), change.answer));
+  AnswerChange(*std::move(answer), done);
+  readers_.WakeAll();
+  PlanMore();
+}
+
+absl::StatusOr<v1::ChangeStrategiesResponse> Job::MakeChange(const WantedChange& change,
+                                                             const PlanningTicket& ticket) {
+  PENSTOCK_RETURN_IF_ERROR(ticket.status());
+  const size_t known = change.topologies.size();
+  std::vector<v1::Topology> topologies = change.topologies;
+  if (!change.added.empty()) {
+    std::vector<uint32_t> added;
+    for (size_t i = 0; i < change.added.size(); ++i) added.push_back(static_cast<uint32_t>(known + i));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::unique_ptr<BatchPlanner> chosen,
+        services_.planners->Create(change.SpecToChooseStages(), topologies, added, ticket.stop()));
+    const std::vector<v1::Topology> stages = chosen->Topologies();
+    topologies.insert(topologies.end(), stages.begin(), stages.end());
+  }
+  PreparedChange prepared = {
+      .topologies = {topologies.begin() + static_cast<std::ptrdiff_t>(known), topologies.end()}};
+  PENSTOCK_ASSIGN_OR_RETURN(
+      prepared.planner, services_.planners->Create(change.spec, topologies, change.numbers, ticket.stop()));
+  while (true) {
+    PENSTOCK_RETURN_IF_ERROR(ticket.stop().status());
+    PENSTOCK_RETURN_IF_ERROR(TakeCostsInEffect(change, topologies, ticket, &prepared));
+    PENSTOCK_RETURN_IF_ERROR(CheckAcceptedFit(ticket, &prepared));
+    MutexLock lock(&mutex_);
+    PENSTOCK_RETURN_IF_ERROR(CheckMayChangeLocked());
+    if (CostsVersionLocked() != prepared.costs_version ||
+        state_.admission().next_iteration() > prepared.checked_before)
+      continue;
+    return KeepChangeLocked(change, std::move(prepared));
+  }
+}
+
+uint64_t Job::CostsVersionLocked() const {
+  return state_.LastCosts() != nullptr ? state_.LastCosts()->profile().version() : spec_.profile().version();
+}
+
+// A planner with the costs that the next plans are made with, where they were revised.
+absl::Status Job::TakeCostsInEffect(const WantedChange& change, absl::Span<const v1::Topology> topologies,
+                                    const PlanningTicket& ticket, PreparedChange* prepared) {
+  v1::JobSpec spec;
+  {
+    MutexLock lock(&mutex_);
+    const uint64_t version = CostsVersionLocked();
+    const bool revised = state_.LastCosts() != nullptr;
+    if (version == prepared->costs_version && (!revised || prepared->revised != nullptr))
+      return absl::OkStatus();
+    prepared->costs_version = version;
+    // With other costs they may not fit.
+    prepared->checked_before = 0;
+    if (!revised) return absl::OkStatus();
+    spec = change.spec;
+    *spec.mutable_profile() = state_.LastCosts()->profile();
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(prepared->revised,
+                            services_.planners->Create(spec, topologies, change.numbers, ticket.stop()));
+  return absl::OkStatus();
+}
+
+// That each batch that is accepted and not planned fits one of the new strategies.
+absl::Status Job::CheckAcceptedFit(const PlanningTicket& ticket, PreparedChange* prepared) {
+  uint64_t first = 0;
+  uint64_t end = 0;
+  {
+    MutexLock lock(&mutex_);
+    first = std::max(FirstUnplannedLocked(), prepared->checked_before);
+    end = state_.admission().next_iteration();
+  }
+  const BatchPlanner& planner = prepared->revised != nullptr ? *prepared->revised : *prepared->planner;
+  for (uint64_t iteration = first; iteration < end; ++iteration) {
+    PENSTOCK_ASSIGN_OR_RETURN(const BatchPtr batch, BatchOf(iteration, planner));
+    const absl::Status fits = planner.CheckBatch(*batch, ticket.stop());
+    if (!absl::IsInvalidArgument(fits)) {
+      PENSTOCK_RETURN_IF_ERROR(fits);
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategies: the batch of iteration ", iteration,
+                     ", which is accepted and not planned, fits none of them: ", fits.message()));
+  }
+  prepared->checked_before = std::max(prepared->checked_before, end);
+  return absl::OkStatus();
+}
+
+v1::ChangeStrategiesResponse Job::KeepChangeLocked(const WantedChange& change, PreparedChange prepared) {
+  store::v1::Event event;
+  store::v1::StrategiesChanged& changed = *event.mutable_strategies_changed();
+  changed.set_from_iteration(FirstUnplannedLocked());
+  changed.mutable_strategies()->Assign(change.numbers.begin(), change.numbers.end());
+  changed.mutable_added()->Assign(change.added.begin(), change.added.end());
+  changed.mutable_added_topologies()->Assign(prepared.topologies.begin(), prepared.topologies.end());
+  *changed.mutable_typical_samples() = change.request.typical_samples();
+  changed.set_typical_batch_size(change.request.typical_batch_size());
+  LogInfo("strategies changed", {{"job", id_},
+                                 {"strategies", absl::StrJoin(change.numbers, ",")},
+                                 {"added", change.added.size()},
+                                 {"from_iteration", changed.from_iteration()}});
+  RecordLocked(std::move(event));
+  ForgetPlannersLocked();
+  planner_ = std::move(prepared.planner);
+  planners_[change.numbers] = planner_;
+  if (prepared.revised != nullptr)
+    revised_planners_[{prepared.costs_version, change.numbers}] = std::move(prepared.revised);
+  length_drift_.Expect(state_.spec().planning());
+  return StrategiesNowLocked(change.answer);
+}
+
+}  // namespace penstock
