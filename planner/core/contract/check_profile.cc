@@ -299,6 +299,8 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
       Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));
   PENSTOCK_RETURN_IF_ERROR(CheckSlowRanks(profile));
   PENSTOCK_RETURN_IF_ERROR(CheckExpertLoads(profile));
+  if (!profile.slow_links().empty())
+    return WrongInProfile("slow_links", "single links are not planned for yet; leave it empty");
   PENSTOCK_RETURN_IF_ERROR(Check("pass_noise", profile.pass_noise(), kNoise));
   return CheckCluster(profile.cluster());
 }

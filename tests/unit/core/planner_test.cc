@@ -335,6 +335,8 @@ INSTANTIATE_TEST_SUITE_P(
                kInvalid, "job.profile.slow_ranks[1].rank: 1; ranks must ascend"},
         BadJob{"SlowRankOfNobody", [](v1::JobSpec* job) { AddSlowRank(job, 4, 2); }, kInvalid,
                "job.profile.slow_ranks: rank 4; job.mesh has 4 ranks"},
+        BadJob{"SlowLink", [](v1::JobSpec* job) { job->mutable_profile()->add_slow_links()->set_factor(2); },
+               kInvalid, "job.profile.slow_links: single links are not planned for yet; leave it empty"},
         BadJob{"NoiseInPercent", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(5); },
                kInvalid, "job.profile.pass_noise: 5; more than 1: is it in parts of a pass"},
         BadJob{"NoiseBelowNone", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(-0.1); },
