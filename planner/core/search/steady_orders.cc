@@ -10,13 +10,13 @@ namespace {
 
 // Orders that are looked at for each replica: of candidates with few passes more, so that looking takes a
 // twentieth of the time of planning, whose searches have a budget that large candidates leave behind.
-constexpr int64_t kFewestOrders = 5;
+constexpr int64_t kFewestOrders = 2;
 constexpr int64_t kMostOrders = 16;
-constexpr int64_t kPassesOfMoreOrders = 4000;
+constexpr int64_t kPassesOfMoreOrders = 4500;
 // All are judged in few draws, and the best of them in more.
-constexpr int kFewDrawsOfOrder = 6;
-constexpr int kDrawsOfOrder = 24;
-constexpr size_t kOrdersLookedAtCloser = 3;
+constexpr int kFewDrawsOfOrder = 4;
+constexpr int kDrawsOfOrder = 16;
+constexpr size_t kOrdersLookedAtCloser = 2;
 // The draws that orders come of are not those that they are judged by.
 constexpr uint64_t kOtherDraws = 0x9e3779b97f4a7c15u;
 
