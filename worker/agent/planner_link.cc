@@ -16,6 +16,7 @@
 #include "common/status/status_macros.h"
 #include "penstock/client/finished_job.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
+#include "worker/agent/call_times.h"
 #include "worker/program/from_proto.h"
 
 namespace penstock::worker {
@@ -120,8 +121,7 @@ v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationRe
 
 class GrpcProgramStream : public ProgramStream {
  public:
-  GrpcProgramStream(v1::PlannerService::Stub& stub, const v1::StreamProgramsRequest& request,
-                    const JobConfig& job)
+  GrpcProgramStream(v1::PlannerService::Stub& stub, const v1::StreamProgramsRequest& request, JobConfig* job)
       : stub_(stub), request_(request), job_(job) {}
 
   ~GrpcProgramStream() override {
@@ -137,7 +137,8 @@ class GrpcProgramStream : public ProgramStream {
     v1::StreamProgramsResponse response;
     if (reader_->Read(&response)) {
       PENSTOCK_RETURN_IF_ERROR(AnnotateError(UnpackProgram(&response), "StreamPrograms"));
-      PENSTOCK_ASSIGN_OR_RETURN(Program program, ProgramFromProto(response, job_));
+      PENSTOCK_RETURN_IF_ERROR(LearnStrategies(response));
+      PENSTOCK_ASSIGN_OR_RETURN(Program program, ProgramFromProto(response, *job_));
       return program;
     }
     const grpc::Status ended = reader_->Finish();
@@ -149,9 +150,37 @@ class GrpcProgramStream : public ProgramStream {
   void Cancel() override { context_.TryCancel(); }
 
  private:
+  absl::Status LearnStrategies(const v1::StreamProgramsResponse& response) {
+    if (response.has_new_topology())
+      PENSTOCK_RETURN_IF_ERROR(LearnStrategy(response.strategy(), response.new_topology()));
+    const v1::StreamProgramsResponse& validation = response.validation();
+    if (!validation.has_new_topology()) return absl::OkStatus();
+    return LearnStrategy(validation.strategy(), validation.new_topology());
+  }
+
+  // The stream says who is where; the degrees of its meshes are those of the job's specification.
+  absl::Status LearnStrategy(uint32_t number, const v1::Topology& topology) {
+    v1::GetJobRequest request;
+    request.set_job_id(request_.job_id());
+    // None of its iterations.
+    request.set_from_iteration(std::numeric_limits<uint64_t>::max());
+    grpc::ClientContext context;
+    SetTimeout(context, kCallTimeout);
+    v1::GetJobResponse response;
+    const absl::Status asked = FromStatusOfCall(stub_.GetJob(&context, request, &response));
+    // The stream is opened again then.
+    if (absl::IsDeadlineExceeded(asked)) return absl::UnavailableError(asked.message());
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(asked, "GetJob"));
+    if (number >= static_cast<uint32_t>(response.job().strategies_size())) {
+      return absl::InvalidArgumentError(absl::StrCat("StreamPrograms: a program of strategy ", number,
+                                                     ", but the job has ", response.job().strategies_size()));
+    }
+    return AddStrategy(number, response.job().strategies(static_cast<int>(number)), topology, *job_);
+  }
+
   v1::PlannerService::Stub& stub_;
   const v1::StreamProgramsRequest request_;
-  const JobConfig& job_;
+  JobConfig* const job_;
   grpc::ClientContext context_;
   // Null before the first Read and after the end.
   std::unique_ptr<grpc::ClientReader<v1::StreamProgramsResponse>> reader_;
@@ -230,11 +259,12 @@ class GrpcPlannerLink : public PlannerLink {
         absl::StrCat("the job is in epoch ", response.status().epoch(), ", not in ", self.epoch));
   }
 
-  std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, const JobConfig& job,
+  std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, JobConfig* job,
                                                 uint64_t from_iteration) override {
     auto request = RequestFrom<v1::StreamProgramsRequest>(self);
     request.set_from_iteration(from_iteration);
     request.set_compact_version(kCompactVersion);
+    request.set_takes_new_strategies(true);
     return std::make_unique<GrpcProgramStream>(*stub_, request, job);
   }
 

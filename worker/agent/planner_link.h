@@ -55,7 +55,7 @@ class ProgramStream {
  public:
   virtual ~ProgramStream() = default;
   // Blocks until a program arrives; nullopt: the job is finished.
-  // Possible errors: those of StreamPrograms and of ProgramFromProto; CANCELLED.
+  // Possible errors: those of StreamPrograms, of AddStrategy and of ProgramFromProto; CANCELLED.
   virtual absl::StatusOr<std::optional<Program>> Read() = 0;
   virtual void Cancel() = 0;
 };
@@ -78,8 +78,8 @@ class PlannerLink {
   // The first iteration that some rank of the job has not reported. Possible errors, also: ABORTED (the job
   // is not in this worker's epoch any more).
   virtual absl::StatusOr<uint64_t> Completed(const WorkerIdentity& self, absl::Duration timeout) = 0;
-  // `job` must outlive the stream.
-  virtual std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, const JobConfig& job,
+  // `job` must outlive the stream, which adds to it the strategies that it tells of.
+  virtual std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, JobConfig* job,
                                                         uint64_t from_iteration) = 0;
 };
 

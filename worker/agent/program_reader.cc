@@ -75,7 +75,7 @@ absl::Status ProgramReader::Take(Program program, uint64_t& next_iteration) {
 }
 
 absl::Status ProgramReader::ReadStream(uint64_t& next_iteration) {
-  const std::unique_ptr<ProgramStream> stream = link_.StreamPrograms(self_, job_, next_iteration);
+  const std::unique_ptr<ProgramStream> stream = link_.StreamPrograms(self_, &job_, next_iteration);
   {
     MutexLock lock(&mutex_);
     if (stopped_) return absl::CancelledError("stopped");

@@ -44,7 +44,8 @@ class ProgramReader {
 
   PlannerLink& link_;
   const WorkerIdentity self_;
-  const JobConfig job_;
+  // Of the thread; grows by strategies that the job gets meanwhile.
+  JobConfig job_;
   const FailureHandler on_failure_;
   ClosableQueue<NextProgram> queue_;
 

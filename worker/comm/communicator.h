@@ -73,6 +73,8 @@ struct CommunicatorOptions {
   // The same of the job's strategies behind the first, of all ranks in one order. A group that several of
   // them have is joined once: iterations of two strategies never run at a time.
   std::vector<PassGroups> other_passes = {};
+  // That JoinPasses is used: the store must live as long as the communicator then.
+  bool joins_passes_later = false;
   // That StartAllToAll is used: where connecting takes long, each two ranks of a group are connected before
   // the first iteration.
   bool connects_all_pairs = false;
@@ -134,9 +136,18 @@ class Communicator {
       const std::vector<uint32_t>& group) = 0;
 
   // What passes exchange that run on a strategy, in the order of the options (`passes`, then
-  // `other_passes`), as long as this lives; null: this rank holds its stages alone. Calls come from one
-  // thread at a time, which may be another one than this object's others.
+  // `other_passes`), or that was joined since, as long as this lives; null: this rank holds its stages alone.
+  // Calls come from one thread at a time, which may be another one than this object's others.
   virtual StageGroup* StageGroupOf(size_t /*strategy*/) { return nullptr; }
+  // Has passes of one more strategy exchange. All ranks of the world call it for the same strategies in the
+  // same order, at a time when nothing is under way; blocks until those of this rank's groups have come,
+  // which they have connect_timeout for: whoever may be late meets the others first. `links`: as in the
+  // options. Possible errors: INVALID_ARGUMENT (without joins_passes_later; names the group), UNAVAILABLE
+  // (a rank has not come, names the group), CANCELLED.
+  virtual absl::Status JoinPasses(size_t /*strategy*/, const PassGroups& /*passes*/,
+                                  const std::vector<std::vector<uint32_t>>& /*links*/) {
+    return absl::OkStatus();
+  }
   // Of the first.
   StageGroup* stage_group() { return StageGroupOf(0); }
 

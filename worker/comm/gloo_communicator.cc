@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/sync/task_thread.h"
 #include "worker/comm/communicator.h"
@@ -65,20 +66,76 @@ class PendingWithAll : public PendingTransfer {
   const std::vector<Pending> transfers_;
 };
 
+// Joins the groups over which passes exchange. All ranks do it in one order: strategy by strategy, in each
+// tensor ranks, context ranks, experts; ranks that have joined a group for one strategy do not wait for it in
+// another.
+class PassesJoining {
+ public:
+  explicit PassesJoining(const CommunicatorOptions& options) : options_(options) {}
+
+  absl::StatusOr<PassesLinks> Join(const PassGroups& passes, const StoreClient& store) {
+    PassesLinks links = {.place = passes.place};
+    if (links.place.tensors > 1) {
+      PENSTOCK_ASSIGN_OR_RETURN(links.tensors, JoinOne("gloo tensor ranks", passes.tensors, store));
+    }
+    if (links.place.contexts > 1) {
+      PENSTOCK_ASSIGN_OR_RETURN(links.contexts, JoinOne("gloo context ranks", passes.contexts, store));
+    }
+    if (links.place.experts > 1) {
+      PENSTOCK_ASSIGN_OR_RETURN(links.experts, JoinOne("gloo expert ranks", passes.experts, store));
+    }
+    return links;
+  }
+
+  const CommunicatorOptions& options() const { return options_; }
+
+ private:
+  absl::StatusOr<PassLinks> JoinOne(const std::string& purpose, const RankGroup& ranks,
+                                    const StoreClient& store) {
+    Backend& backend = joined_[{purpose, ranks}];
+    if (backend == nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(backend, JoinGlooGroup(options_, store, ranks, purpose));
+    }
+    return PassLinks{.ranks = ranks, .backend = backend};
+  }
+
+  const CommunicatorOptions options_;
+  std::map<std::pair<std::string, RankGroup>, Backend> joined_;
+};
+
 class GlooCommunicator : public GroupedCommunicator {
  public:
-  GlooCommunicator(const CommunicatorOptions& options, std::vector<RankGroup> groups, GlooGroups joined,
+  GlooCommunicator(PassesJoining joining, std::vector<RankGroup> groups, GlooGroups joined,
                    const std::vector<PassesLinks>& passes)
-      : GroupedCommunicator(options.rank, std::move(groups)),
-        timeout_(options.timeout),
+      : GroupedCommunicator(joining.options().rank, std::move(groups)),
+        joining_(std::move(joining)),
+        timeout_(joining_.options().timeout),
         joined_(std::move(joined)) {
-    for (const PassesLinks& links : passes) passes_.push_back(ExchangeOf(links));
+    for (size_t i = 0; i < passes.size(); ++i) passes_[i] = ExchangeOf(passes[i]);
   }
 
   // A collective that nobody waits for any more must not hold up the end.
   ~GlooCommunicator() override { Abort("the communicator has ended"); }
 
-  StageGroup* StageGroupOf(size_t strategy) override { return passes_[strategy].get(); }
+  StageGroup* StageGroupOf(size_t strategy) override { return passes_.at(strategy).get(); }
+
+  // Every two ranks are connected: their links are there.
+  absl::Status JoinPasses(size_t strategy, const PassGroups& passes,
+                          const std::vector<std::vector<uint32_t>>& /*links*/) override {
+    PENSTOCK_RETURN_IF_ERROR(cancellation()->status());
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<RankGroup> groups,
+        PassGroupsToJoin(joining_.options(), passes, absl::StrCat("passes of strategy ", strategy)));
+    StoreClient store;
+    if (!groups.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(store, ConnectStore(joining_.options()));
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const PassesLinks links, joining_.Join(passes, store));
+    passes_[strategy] = ExchangeOf(links);
+    return absl::OkStatus();
+  }
+
+  bool keeps_store() const override { return joining_.options().joins_passes_later; }
 
  private:
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Start(Direction direction, const RankGroup& group,
@@ -195,48 +252,13 @@ class GlooCommunicator : public GroupedCommunicator {
             .receive = start(Direction::kReceive, previous)};
   }
 
+  PassesJoining joining_;
   const std::chrono::milliseconds timeout_;
   const GlooGroups joined_;
   // By strategy.
-  std::vector<std::unique_ptr<PassExchange>> passes_;
+  std::map<size_t, std::unique_ptr<PassExchange>> passes_;
   // Last, so that it ends first.
   TaskThread collectives_;
-};
-
-// Joins the groups over which passes exchange. All ranks do it in one order: strategy by strategy, in each
-// tensor ranks, context ranks, experts; ranks that have joined a group for one strategy do not wait for it in
-// another.
-class PassesJoining {
- public:
-  PassesJoining(const CommunicatorOptions& options, const StoreClient& store)
-      : options_(options), store_(store) {}
-
-  absl::StatusOr<PassesLinks> Join(const PassGroups& passes) {
-    PassesLinks links = {.place = passes.place};
-    if (links.place.tensors > 1) {
-      PENSTOCK_ASSIGN_OR_RETURN(links.tensors, JoinOne("gloo tensor ranks", passes.tensors));
-    }
-    if (links.place.contexts > 1) {
-      PENSTOCK_ASSIGN_OR_RETURN(links.contexts, JoinOne("gloo context ranks", passes.contexts));
-    }
-    if (links.place.experts > 1) {
-      PENSTOCK_ASSIGN_OR_RETURN(links.experts, JoinOne("gloo expert ranks", passes.experts));
-    }
-    return links;
-  }
-
- private:
-  absl::StatusOr<PassLinks> JoinOne(const std::string& purpose, const RankGroup& ranks) {
-    Backend& backend = joined_[{purpose, ranks}];
-    if (backend == nullptr) {
-      PENSTOCK_ASSIGN_OR_RETURN(backend, JoinGlooGroup(options_, store_, ranks, purpose));
-    }
-    return PassLinks{.ranks = ranks, .backend = backend};
-  }
-
-  const CommunicatorOptions& options_;
-  const StoreClient& store_;
-  std::map<std::pair<std::string, RankGroup>, Backend> joined_;
 };
 
 }  // namespace
@@ -253,11 +275,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const Communi
   for (const RankGroup& group : groups) {
     PENSTOCK_ASSIGN_OR_RETURN(joined[group], JoinGlooGroup(options, store, group));
   }
-  PassesJoining joining(options, store);
+  PassesJoining joining(options);
   for (const PassGroups& of_strategy : PassesOf(options)) {
-    PENSTOCK_ASSIGN_OR_RETURN(passes.emplace_back(), joining.Join(of_strategy));
+    PENSTOCK_ASSIGN_OR_RETURN(passes.emplace_back(), joining.Join(of_strategy, store));
   }
-  return std::make_unique<GlooCommunicator>(options, std::move(groups), std::move(joined), passes);
+  return std::make_unique<GlooCommunicator>(std::move(joining), std::move(groups), std::move(joined), passes);
 }
 
 }  // namespace penstock::worker

@@ -74,6 +74,15 @@ absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOption
   return groups;
 }
 
+absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOptions& options,
+                                                        const PassGroups& passes, const std::string& name) {
+  if (!options.joins_passes_later)
+    return absl::InvalidArgumentError(absl::StrCat(name, ": joins_passes_later is not set"));
+  std::vector<RankGroup> groups;
+  PENSTOCK_RETURN_IF_ERROR(AddPassGroups(options, passes, name, groups));
+  return groups;
+}
+
 std::optional<int> PositionIn(const RankGroup& group, uint32_t rank) {
   const auto found = std::find(group.begin(), group.end(), rank);
   if (found == group.end()) return std::nullopt;

@@ -26,6 +26,10 @@ std::vector<PassGroups> PassesOf(const CommunicatorOptions& options);
 // errors: as above, and a place that is not this rank's.
 absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOptions& options);
 
+// The same of passes that are joined later. `name`: what errors call them.
+absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOptions& options,
+                                                        const PassGroups& passes, const std::string& name);
+
 // Place of the rank in the group.
 std::optional<int> PositionIn(const RankGroup& group, uint32_t rank);
 

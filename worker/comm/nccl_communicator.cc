@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/status/status_macros.h"
+#include "common/sync/sync.h"
 #include "worker/comm/bounded_call.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/grouped_communicator.h"
@@ -57,17 +58,150 @@ struct NcclPasses {
   NcclGroup experts = {};
 };
 
-class NcclCommunicator : public GroupedCommunicator {
+NcclGroup Join(const CommunicatorOptions& options, const StoreClient& store, const std::string& purpose,
+               const RankGroup& group) {
+  auto nccl_options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+  nccl_options->timeout = options.timeout;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(GroupStore(store, purpose, group),
+                                                     *PositionIn(group, options.rank),
+                                                     static_cast<int>(group.size()), nccl_options);
+}
+
+// Joins the groups over which passes exchange; one that several strategies have is joined once.
+class NcclPassesJoining {
  public:
-  NcclCommunicator(uint32_t rank, std::vector<RankGroup> groups, JoinedGroups joined,
-                   std::vector<NcclPasses> passes)
-      : GroupedCommunicator(rank, std::move(groups)),
-        joined_(std::move(joined)),
-        of_passes_(std::move(passes)) {
-    for (const NcclPasses& of_strategy : of_passes_) passes_.push_back(ExchangeOf(of_strategy));
+  explicit NcclPassesJoining(const CommunicatorOptions& options) : options_(options) {}
+
+  // Throws what NCCL throws.
+  NcclPasses Join(const PassGroups& of_strategy, const StoreClient& store) {
+    NcclPasses passes = {.place = of_strategy.place,
+                         .tensor_ranks = of_strategy.tensors,
+                         .context_ranks = of_strategy.contexts,
+                         .expert_ranks = of_strategy.experts};
+    if (passes.place.tensors > 1) passes.tensors = JoinOne("nccl tensor ranks", passes.tensor_ranks, store);
+    if (passes.place.contexts > 1)
+      passes.contexts = JoinOne("nccl context ranks", passes.context_ranks, store);
+    if (passes.place.experts > 1) passes.experts = JoinOne("nccl expert ranks", passes.expert_ranks, store);
+    return passes;
   }
 
-  StageGroup* StageGroupOf(size_t strategy) override { return passes_[strategy].get(); }
+  const CommunicatorOptions& options() const { return options_; }
+
+ private:
+  NcclGroup JoinOne(const std::string& purpose, const RankGroup& ranks, const StoreClient& store) {
+    NcclGroup& group = joined_[{purpose, ranks}];
+    if (group == nullptr) group = penstock::worker::Join(options_, store, purpose, ranks);
+    return group;
+  }
+
+  const CommunicatorOptions options_;
+  std::map<std::pair<std::string, RankGroup>, NcclGroup> joined_;
+};
+
+// Sends one element to each rank of the group.
+void ExchangeOnce(const NcclGroup& group, const at::Tensor& one) {
+  if (group == nullptr) return;
+  std::vector<at::Tensor> sent(static_cast<size_t>(group->getSize()), one);
+  std::vector<at::Tensor> received;
+  for (size_t i = 0; i < sent.size(); ++i) received.push_back(at::empty_like(one));
+  group->alltoall(received, sent)->wait();
+}
+
+// The first operation of links, and of what passes exchange over. Throws what NCCL throws.
+void UseLinksAndPassesOnce(const CommunicatorOptions& options, const std::vector<RankGroup>& links,
+                           const JoinedGroups& joined, const std::vector<NcclPasses>& passes) {
+  const at::Tensor one = at::ones({1}, at::TensorOptions(at::kFloat).device(options.device));
+  std::vector<at::Tensor> tensors = {one};
+  for (const RankGroup& link : links) {
+    const bool lower = link.front() == options.rank;
+    const uint32_t peer = lower ? link.back() : link.front();
+    for (const auto& [group, groups] : joined) {
+      const std::optional<int> position = PositionIn(group, peer);
+      if (!position.has_value()) continue;
+      c10d::ProcessGroupNCCL& sending = lower ? *groups.down : *groups.up;
+      c10d::ProcessGroupNCCL& receiving = lower ? *groups.up : *groups.down;
+      // Down, then up, at both ends.
+      if (lower) sending.send(tensors, *position, /*tag=*/0)->wait();
+      receiving.recv(tensors, *position, /*tag=*/0)->wait();
+      if (!lower) sending.send(tensors, *position, /*tag=*/0)->wait();
+      break;
+    }
+  }
+  for (const NcclPasses& of_strategy : passes) {
+    ExchangeOnce(of_strategy.tensors, one);
+    ExchangeOnce(of_strategy.contexts, one);
+    ExchangeOnce(of_strategy.experts, one);
+  }
+  // Only now has anything happened for sure.
+  (void)one.item<float>();
+}
+
+// The first operation of every group. Throws what NCCL throws.
+void UseGroupsOnce(const CommunicatorOptions& options, const JoinedGroups& joined) {
+  const at::Tensor one = at::ones({1}, at::TensorOptions(at::kFloat).device(options.device));
+  std::vector<at::Tensor> tensors = {one};
+  for (const auto& [_, groups] : joined) groups.reduce->allreduce(tensors)->wait();
+  for (const auto& [_, groups] : joined) {
+    if (options.connects_all_pairs) ExchangeOnce(groups.reduce, one);
+  }
+}
+
+// UNAVAILABLE: not all have come within connect_timeout.
+absl::Status Connect(const CommunicatorOptions& options, std::function<void()> use) {
+  const auto outcome = std::make_shared<absl::Status>();
+  const bool ended = EndsWithin(absl::FromChrono(options.connect_timeout),
+                                [device = options.device, use = std::move(use), outcome] {
+                                  *outcome = RunTorch("connecting over NCCL", [&] {
+                                    const c10::DeviceGuard guard(device);
+                                    use();
+                                  });
+                                });
+  if (ended) return outcome->ok() ? *outcome : absl::UnavailableError(outcome->message());
+  return absl::UnavailableError(
+      absl::StrCat("connecting over NCCL: not all ranks of the groups have come within ",
+                   absl::FormatDuration(absl::FromChrono(options.connect_timeout))));
+}
+
+void AbortPasses(const NcclPasses& passes) {
+  for (const NcclGroup& group : {passes.tensors, passes.contexts, passes.experts}) {
+    if (group != nullptr) RunTorch("abort", [&] { group->abort(); }).IgnoreError();
+  }
+}
+
+class NcclCommunicator : public GroupedCommunicator {
+ public:
+  NcclCommunicator(NcclPassesJoining joining, std::vector<RankGroup> groups, JoinedGroups joined,
+                   std::vector<NcclPasses> passes)
+      : GroupedCommunicator(joining.options().rank, std::move(groups)),
+        joining_(std::move(joining)),
+        joined_(std::move(joined)) {
+    for (size_t i = 0; i < passes.size(); ++i) Keep(i, std::move(passes[i]));
+  }
+
+  StageGroup* StageGroupOf(size_t strategy) override { return passes_.at(strategy).get(); }
+
+  absl::Status JoinPasses(size_t strategy, const PassGroups& passes,
+                          const std::vector<std::vector<uint32_t>>& links) override {
+    PENSTOCK_RETURN_IF_ERROR(cancellation()->status());
+    const CommunicatorOptions& options = joining_.options();
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<RankGroup> groups,
+        PassGroupsToJoin(options, passes, absl::StrCat("passes of strategy ", strategy)));
+    NcclPasses joined = {.place = passes.place};
+    if (!groups.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
+      PENSTOCK_ASSIGN_OR_RETURN(joined, CallTorch("joining the groups of the stage group",
+                                                  [&] { return joining_.Join(passes, store); }));
+    }
+    PENSTOCK_RETURN_IF_ERROR(Connect(options, [options, links, groups = joined_, joined] {
+      UseLinksAndPassesOnce(options, links, groups, {joined});
+    }));
+    Keep(strategy, joined);
+    // An abort that came before it was kept has not seen it.
+    if (cancellation()->status().ok()) return absl::OkStatus();
+    AbortPasses(joined);
+    return cancellation()->status();
+  }
 
   // Pairs that are no link are connected at their first transfer.
   bool keeps_store() const override { return true; }
@@ -205,14 +339,20 @@ class NcclCommunicator : public GroupedCommunicator {
                          kNoTimeout, [&] { return start(*joined_.at(group).reduce); });
   }
 
+  void Keep(size_t strategy, NcclPasses passes) {
+    const NcclPasses* kept = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      kept = &of_passes_.insert_or_assign(strategy, std::move(passes)).first->second;
+    }
+    passes_[strategy] = ExchangeOf(*kept);
+  }
+
   // What an abort has to say is of no interest: every call answers CANCELLED from now on.
   std::function<void()> GroupAbort() override {
+    MutexLock lock(&mutex_);
     return [joined = joined_, passes = of_passes_] {
-      for (const NcclPasses& of_strategy : passes) {
-        for (const NcclGroup& group : {of_strategy.tensors, of_strategy.contexts, of_strategy.experts}) {
-          if (group != nullptr) RunTorch("abort", [&] { group->abort(); }).IgnoreError();
-        }
-      }
+      for (const auto& [_, of_strategy] : passes) AbortPasses(of_strategy);
       for (const auto& [_, groups] : joined) {
         for (const NcclGroup& group : {groups.down, groups.up, groups.reduce}) {
           RunTorch("abort", [&] { group->abort(); }).IgnoreError();
@@ -221,104 +361,17 @@ class NcclCommunicator : public GroupedCommunicator {
     };
   }
 
+  NcclPassesJoining joining_;
   const JoinedGroups joined_;
-  // Both by strategy.
-  const std::vector<NcclPasses> of_passes_;
-  std::vector<std::unique_ptr<PassExchange>> passes_;
+  // An abort asks for them from any thread. By strategy, as the next.
+  Mutex mutex_;
+  std::map<size_t, NcclPasses> of_passes_ ABSL_GUARDED_BY(mutex_);
+  std::map<size_t, std::unique_ptr<PassExchange>> passes_;
 };
-
-NcclGroup Join(const CommunicatorOptions& options, const StoreClient& store, const std::string& purpose,
-               const RankGroup& group) {
-  auto nccl_options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-  nccl_options->timeout = options.timeout;
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(GroupStore(store, purpose, group),
-                                                     *PositionIn(group, options.rank),
-                                                     static_cast<int>(group.size()), nccl_options);
-}
 
 NcclGroups JoinAll(const CommunicatorOptions& options, const StoreClient& store, const RankGroup& group) {
   return {Join(options, store, "nccl down", group), Join(options, store, "nccl up", group),
           Join(options, store, "nccl reduce", group)};
-}
-
-// A group that several strategies have is joined once.
-std::vector<NcclPasses> JoinPasses(const CommunicatorOptions& options, const StoreClient& store) {
-  std::map<std::pair<std::string, RankGroup>, NcclGroup> joined;
-  const auto join = [&](const std::string& purpose, const RankGroup& ranks) {
-    NcclGroup& group = joined[{purpose, ranks}];
-    if (group == nullptr) group = Join(options, store, purpose, ranks);
-    return group;
-  };
-  std::vector<NcclPasses> all;
-  for (const PassGroups& of_strategy : PassesOf(options)) {
-    NcclPasses& passes = all.emplace_back(NcclPasses{.place = of_strategy.place,
-                                                     .tensor_ranks = of_strategy.tensors,
-                                                     .context_ranks = of_strategy.contexts,
-                                                     .expert_ranks = of_strategy.experts});
-    if (passes.place.tensors > 1) passes.tensors = join("nccl tensor ranks", passes.tensor_ranks);
-    if (passes.place.contexts > 1) passes.contexts = join("nccl context ranks", passes.context_ranks);
-    if (passes.place.experts > 1) passes.experts = join("nccl expert ranks", passes.expert_ranks);
-  }
-  return all;
-}
-
-// Sends one element to each rank of the group.
-void ExchangeOnce(const NcclGroup& group, const at::Tensor& one) {
-  if (group == nullptr) return;
-  std::vector<at::Tensor> sent(static_cast<size_t>(group->getSize()), one);
-  std::vector<at::Tensor> received;
-  for (size_t i = 0; i < sent.size(); ++i) received.push_back(at::empty_like(one));
-  group->alltoall(received, sent)->wait();
-}
-
-// The first operation of every group and link. Throws what NCCL throws.
-void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined,
-             const std::vector<NcclPasses>& passes) {
-  const at::Tensor one = at::ones({1}, at::TensorOptions(at::kFloat).device(options.device));
-  std::vector<at::Tensor> tensors = {one};
-  for (const auto& [_, groups] : joined) groups.reduce->allreduce(tensors)->wait();
-  for (const auto& [_, groups] : joined) {
-    if (options.connects_all_pairs) ExchangeOnce(groups.reduce, one);
-  }
-  for (const RankGroup& link : options.links) {
-    const bool lower = link.front() == options.rank;
-    const uint32_t peer = lower ? link.back() : link.front();
-    for (const auto& [group, groups] : joined) {
-      const std::optional<int> position = PositionIn(group, peer);
-      if (!position.has_value()) continue;
-      c10d::ProcessGroupNCCL& sending = lower ? *groups.down : *groups.up;
-      c10d::ProcessGroupNCCL& receiving = lower ? *groups.up : *groups.down;
-      // Down, then up, at both ends.
-      if (lower) sending.send(tensors, *position, /*tag=*/0)->wait();
-      receiving.recv(tensors, *position, /*tag=*/0)->wait();
-      if (!lower) sending.send(tensors, *position, /*tag=*/0)->wait();
-      break;
-    }
-  }
-  for (const NcclPasses& of_strategy : passes) {
-    ExchangeOnce(of_strategy.tensors, one);
-    ExchangeOnce(of_strategy.contexts, one);
-    ExchangeOnce(of_strategy.experts, one);
-  }
-  // Only now has anything happened for sure.
-  (void)one.item<float>();
-}
-
-// UNAVAILABLE: not all have come within connect_timeout.
-absl::Status Connect(const CommunicatorOptions& options, const JoinedGroups& joined,
-                     const std::vector<NcclPasses>& passes) {
-  const auto outcome = std::make_shared<absl::Status>();
-  const bool ended =
-      EndsWithin(absl::FromChrono(options.connect_timeout), [options, joined, passes, outcome] {
-        *outcome = RunTorch("connecting over NCCL", [&] {
-          const c10::DeviceGuard guard(options.device);
-          UseOnce(options, joined, passes);
-        });
-      });
-  if (ended) return outcome->ok() ? *outcome : absl::UnavailableError(outcome->message());
-  return absl::UnavailableError(
-      absl::StrCat("connecting over NCCL: not all ranks of the groups have come within ",
-                   absl::FormatDuration(absl::FromChrono(options.connect_timeout))));
 }
 
 }  // namespace
@@ -331,20 +384,29 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const Communi
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<RankGroup> groups, GroupsToJoin(options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<RankGroup> of_passes, PassGroupsToJoin(options));
   JoinedGroups joined;
-  // Where nothing is joined: of this rank alone.
-  std::vector<NcclPasses> passes(PassesOf(options).size());
-  if (!groups.empty() || !of_passes.empty()) {
+  NcclPassesJoining joining(options);
+  std::vector<NcclPasses> passes;
+  if (groups.empty() && of_passes.empty()) {
+    // Nothing is joined: of this rank alone.
+    passes.resize(PassesOf(options).size());
+  } else {
     PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
     for (const RankGroup& group : groups) {
       PENSTOCK_ASSIGN_OR_RETURN(joined[group],
                                 CallTorch(absl::StrCat("joining the group of ranks ", Describe(group)),
                                           [&] { return JoinAll(options, store, group); }));
     }
-    PENSTOCK_ASSIGN_OR_RETURN(passes, CallTorch("joining the groups of the stage group",
-                                                [&] { return JoinPasses(options, store); }));
+    for (const PassGroups& of_strategy : PassesOf(options)) {
+      PENSTOCK_ASSIGN_OR_RETURN(passes.emplace_back(),
+                                CallTorch("joining the groups of the stage group",
+                                          [&] { return joining.Join(of_strategy, store); }));
+    }
   }
-  PENSTOCK_RETURN_IF_ERROR(Connect(options, joined, passes));
-  return std::make_unique<NcclCommunicator>(options.rank, std::move(groups), std::move(joined),
+  PENSTOCK_RETURN_IF_ERROR(Connect(options, [options, joined, passes] {
+    UseGroupsOnce(options, joined);
+    UseLinksAndPassesOnce(options, options.links, joined, passes);
+  }));
+  return std::make_unique<NcclCommunicator>(std::move(joining), std::move(groups), std::move(joined),
                                             std::move(passes));
 }
 

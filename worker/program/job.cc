@@ -24,11 +24,17 @@ std::vector<MeshConfig> JobConfig::MeshesOf(uint32_t strategy) const {
   return strategies.empty() ? std::vector<MeshConfig>{mesh()} : strategies[strategy].meshes;
 }
 
+bool JobConfig::Knows(uint32_t strategy) const {
+  return strategy < strategy_count() || added_strategies.contains(strategy);
+}
+
 JobConfig JobConfig::Of(uint32_t strategy, uint32_t rank) const {
   JobConfig job = *this;
   job.strategies.clear();
+  job.added_strategies.clear();
   if (strategies.empty()) return job;
-  const StrategyConfig& chosen = strategies[strategy];
+  const StrategyConfig& chosen =
+      strategy < strategies.size() ? strategies[strategy] : *added_strategies.at(strategy);
   const MeshConfig* own = &chosen.meshes.front();
   uint32_t end = 0;
   for (const MeshConfig& mesh : chosen.meshes) {

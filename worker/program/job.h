@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -84,6 +86,8 @@ struct JobConfig {
   std::vector<uint32_t> share_weights = {};
   // What an iteration may run on (Program.strategy); all have the same ranks. Empty: what stands above alone.
   std::vector<StrategyConfig> strategies = {};
+  // Those that it got since (ChangeStrategies), by their numbers: of them, those that were told of.
+  std::map<uint32_t, std::shared_ptr<const StrategyConfig>> added_strategies = {};
   // The first iteration of this run.
   uint64_t first_iteration = 0;
   // Of all meshes side by side, where there are several; else 0.
@@ -96,10 +100,12 @@ struct JobConfig {
   // By rank; 1 each where all are alike.
   std::vector<uint32_t> ShareWeights() const;
   MeshConfig mesh() const { return {pipeline, replicas, context, tensor, expert}; }
-  // How many strategies there are; the meshes of one; and the job as it is for a rank on one of them: that
-  // one alone, and of its meshes the rank's, but all of its topology.
+  // How many strategies there are beside those that were added; the meshes of one of these; whether one is
+  // known; and the job as it is for a rank on one that is: that one alone, and of its meshes the rank's, but
+  // all of its topology.
   uint32_t strategy_count() const;
   std::vector<MeshConfig> MeshesOf(uint32_t strategy) const;
+  bool Knows(uint32_t strategy) const;
   JobConfig Of(uint32_t strategy, uint32_t rank) const;
 };
 

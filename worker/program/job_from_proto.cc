@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
@@ -105,6 +107,16 @@ absl::StatusOr<StrategyConfig> StrategyFromProto(const v1::Strategy& proto, cons
   return strategy;
 }
 
+// `field`: of the message that has it. `ranks`: of the job; 0: not known yet.
+absl::StatusOr<StrategyConfig> StrategyOfRanks(const v1::Strategy& proto, const std::string& field,
+                                               const ModelConfig& model, uint32_t ranks) {
+  absl::StatusOr<StrategyConfig> strategy = StrategyFromProto(proto, model);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(strategy.status(), field));
+  if (ranks == 0 || strategy->ranks() == ranks) return strategy;
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": mesh has ", strategy->ranks(), " ranks, but the job has ", ranks));
+}
+
 absl::Status AddStrategies(const v1::JobSpec& proto, JobConfig& job) {
   if (job.parameter_shares && job.shard_optimizer_state)
     return absl::InvalidArgumentError("planning.parameter_shares is not for planning.shard_optimizer_state");
@@ -115,15 +127,11 @@ absl::Status AddStrategies(const v1::JobSpec& proto, JobConfig& job) {
                                                    kMaxStrategies, " are allowed"));
   }
   for (int i = 0; i < proto.strategies_size(); ++i) {
-    const std::string name = absl::StrCat("strategies[", i, "]");
-    const absl::StatusOr<StrategyConfig> strategy = StrategyFromProto(proto.strategies(i), job.model);
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(strategy.status(), name));
-    job.strategies.push_back(*strategy);
-    const uint32_t ranks = job.strategies.front().ranks();
-    if (strategy->ranks() != ranks) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": mesh has ", strategy->ranks(), " ranks, but the job has ", ranks));
-    }
+    const uint32_t ranks = i == 0 ? 0 : job.strategies.front().ranks();
+    PENSTOCK_ASSIGN_OR_RETURN(
+        StrategyConfig strategy,
+        StrategyOfRanks(proto.strategies(i), absl::StrCat("strategies[", i, "]"), job.model, ranks));
+    job.strategies.push_back(std::move(strategy));
   }
   if (job.strategies.front().meshes.size() > 1) job.ranks = job.strategies.front().ranks();
   if (job.strategies.front().meshes.front() == job.mesh()) return absl::OkStatus();
@@ -180,6 +188,29 @@ absl::StatusOr<TrainingConfig> TrainingFromProto(const v1::TrainingSpec& trainin
 }
 
 }  // namespace
+
+absl::Status AddStrategy(uint32_t number, const v1::Strategy& strategy, const v1::Topology& topology,
+                         JobConfig& job) {
+  const std::string field = absl::StrCat("strategies[", number, "]");
+  if (job.strategies.empty())
+    return absl::InvalidArgumentError(absl::StrCat(field, ": the job was registered without strategies"));
+  PENSTOCK_ASSIGN_OR_RETURN(StrategyConfig added,
+                            StrategyOfRanks(strategy, field, job.model, job.strategies.front().ranks()));
+  absl::StatusOr<Topology> placed = TopologyFromProto(topology, added.meshes);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(placed.status(), field));
+  added.topology = *std::move(placed);
+  if (!job.Knows(number)) {
+    job.added_strategies[number] = std::make_shared<const StrategyConfig>(std::move(added));
+    return absl::OkStatus();
+  }
+  const StrategyConfig& known =
+      number < job.strategies.size() ? job.strategies[number] : *job.added_strategies.at(number);
+  if (known.meshes == added.meshes && known.topology == added.topology) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat(field,
+                   " is another one than before: the planner's store was restored from a backup; "
+                   "register again with a new incarnation"));
+}
 
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   const v1::Mesh& mesh = job.mesh();

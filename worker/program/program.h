@@ -256,10 +256,15 @@ struct Instruction {
   int64_t memory_released_bytes = 0;
 };
 
+// job.h.
+struct StrategyConfig;
+
 struct Program {
   uint64_t iteration = 0;
   // Which of the job's (JobConfig::Of).
   uint32_t strategy = 0;
+  // That one, where the job has got it since this worker was registered; null: it knows it.
+  std::shared_ptr<const StrategyConfig> added_strategy = {};
   uint32_t rank = 0;
   uint32_t replica = 0;
   std::vector<uint32_t> stages;

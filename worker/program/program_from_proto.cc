@@ -497,11 +497,15 @@ absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const Job
 // For the strategy that it names.
 absl::StatusOr<Program> ConvertForStrategy(const StreamProgramsResponse& message, const JobConfig& job,
                                            Kind kind) {
-  if (message.strategy() >= job.strategy_count()) {
-    return Invalid("strategy is ", message.strategy(), ", but the job has ", job.strategy_count());
-  }
+  const uint32_t strategy = message.strategy();
+  if (!job.Knows(strategy))
+    return Invalid("strategy is ", strategy, ", but the job has ", job.strategy_count());
   if (job.strategies.empty()) return Convert(message, job, kind);
-  return Convert(message, job.Of(message.strategy(), message.program().rank()), kind);
+  PENSTOCK_ASSIGN_OR_RETURN(Program program,
+                            Convert(message, job.Of(strategy, message.program().rank()), kind));
+  const auto added = job.added_strategies.find(strategy);
+  if (added != job.added_strategies.end()) program.added_strategy = added->second;
+  return program;
 }
 
 // Of the rank and iteration of `program`.

@@ -73,7 +73,8 @@ absl::StatusOr<StageTopology> StageFromProto(const v1::StageTopology& placed, co
   return stage;
 }
 
-// For meshes side by side.
+}  // namespace
+
 absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const std::vector<MeshConfig>& meshes) {
   std::vector<const MeshConfig*> mesh_of_replica;
   uint32_t ranks = 0;
@@ -111,8 +112,6 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const std:
   PENSTOCK_RETURN_IF_ERROR(owners.CheckAllHoldStages());
   return topology;
 }
-
-}  // namespace
 
 absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobConfig& job) {
   return TopologyFromProto(proto, job.MeshesOf(0));

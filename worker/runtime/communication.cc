@@ -5,7 +5,6 @@
 #include <vector>
 
 namespace penstock::worker {
-namespace {
 
 PassGroups PassGroupsOf(const Topology& topology, uint32_t rank) {
   return {.place = topology.PlaceOf(rank),
@@ -13,8 +12,6 @@ PassGroups PassGroupsOf(const Topology& topology, uint32_t rank) {
           .contexts = topology.ContextGroup(rank),
           .experts = topology.ExpertGroup(rank)};
 }
-
-}  // namespace
 
 void SetGroups(const JobConfig& job, uint32_t rank, CommunicatorOptions& options) {
   options.rank = rank;
@@ -24,6 +21,7 @@ void SetGroups(const JobConfig& job, uint32_t rank, CommunicatorOptions& options
   options.connects_all_pairs = job.parameter_shares;
   options.links = job.topology.LinksOf(rank);
   options.passes = PassGroupsOf(job.topology, rank);
+  options.joins_passes_later = !job.strategies.empty();
   for (size_t i = 1; i < job.strategies.size(); ++i) {
     const Topology& topology = job.strategies[i].topology;
     options.other_passes.push_back(PassGroupsOf(topology, rank));

@@ -14,4 +14,7 @@ namespace penstock::worker {
 // strategies add no groups but those of their passes.
 void SetGroups(const JobConfig& job, uint32_t rank, CommunicatorOptions& options);
 
+// With whom the passes of a rank exchange on a strategy.
+PassGroups PassGroupsOf(const Topology& topology, uint32_t rank);
+
 }  // namespace penstock::worker

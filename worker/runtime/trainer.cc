@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_writing.h"
 #include "common/logging/logging.h"
 #include "common/status/annotate.h"
@@ -17,6 +18,7 @@
 #include "worker/checkpoint/tensor_piece.h"
 #include "worker/memory/heap.h"
 #include "worker/optimizer/parameter_slice.h"
+#include "worker/runtime/communication.h"
 #include "worker/shares/reshard_routes.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
@@ -80,6 +82,7 @@ absl::StatusOr<TensorFile> OpenPart(const Checkpoint& checkpoint, uint32_t rank)
 
 Trainer::Trainer(TrainerParts parts)
     : parts_(std::move(parts)),
+      job_(parts_.registration->job),
       timer_(parts_.device->MakeTimer()),
       order_(parts_.device->MakeOrder(timer_.get())) {}
 
@@ -161,9 +164,32 @@ void Trainer::MakeResharding(const Program& program) {
                                              MakeReshardRoutes(ends, element_bytes, parts_.round_bytes));
 }
 
+void Trainer::LearnStrategies(const Program& program) {
+  if (program.added_strategy != nullptr)
+    job_.added_strategies.try_emplace(program.strategy, program.added_strategy);
+  if (program.validation != nullptr) LearnStrategies(*program.validation);
+}
+
+absl::Status Trainer::JoinStrategy(const Program& program) {
+  if (program.added_strategy == nullptr || joined_.contains(program.strategy)) return absl::OkStatus();
+  // A rank may still write its checkpoint: it is waited for as long as in a transfer.
+  PENSTOCK_RETURN_IF_ERROR(Meet());
+  const absl::Time met = absl::Now();
+  const Topology& topology = program.added_strategy->topology;
+  PENSTOCK_RETURN_IF_ERROR(parts_.communicator->JoinPasses(
+      program.strategy, PassGroupsOf(topology, program.rank), topology.LinksOf(program.rank)));
+  joined_.insert(program.strategy);
+  LogInfo("the groups of a new strategy are joined",
+          {{"strategy", program.strategy},
+           {"iteration", program.iteration},
+           {"milliseconds", absl::ToInt64Milliseconds(absl::Now() - met)}});
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Enter(const Program& program) {
   // One strategy's stages are in memory at a time.
   executor_.reset();
+  PENSTOCK_RETURN_IF_ERROR(JoinStrategy(program));
   strategy_ = program.strategy;
   strategy_job_ = job().Of(strategy_, program.rank);
   if (job().parameter_shares) {
@@ -204,11 +230,13 @@ const std::shared_ptr<TokenReader>& Trainer::TokensOf(uint32_t strategy) {
 
 void Trainer::Prepare(std::shared_ptr<const Program> program) {
   if (executor_ == nullptr) return;
+  LearnStrategies(*program);
   TokensOf(program->strategy)->Begin(program);
   if (program->validation != nullptr) TokensOf(program->validation->strategy)->Begin(program->validation);
 }
 
 absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
+  LearnStrategies(program);
   if (optimizer_ == nullptr) PENSTOCK_RETURN_IF_ERROR(Build(program));
   PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, RunPasses(program));
   holds_ = program.iteration + 1;

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -95,7 +96,13 @@ class Trainer {
   absl::Status Meet();
 
  private:
-  const JobConfig& job() const { return parts_.registration->job; }
+  const JobConfig& job() const { return job_; }
+  // Strategies that the job got since it was registered come with their programs: this one's is known from
+  // now on. So is that of its validation.
+  void LearnStrategies(const Program& program);
+  // Of a strategy that this worker did not register with: all ranks enter it at the same program, and connect
+  // then.
+  absl::Status JoinStrategy(const Program& program);
   // With which the passes of this rank's stages exchange, on the strategy that is entered.
   StageGroup& group() const;
   // What is trained: the stages of the program, or the share, with optimizer and checkpoint.
@@ -128,6 +135,10 @@ class Trainer {
   absl::Status DumpGradients(uint64_t iteration);
 
   const TrainerParts parts_;
+  // Grows by strategies.
+  JobConfig job_;
+  // Those of them that the communicator has joined.
+  std::set<uint32_t> joined_;
   // Where parameters live in shares: who has what, and this rank's.
   std::optional<ShareLayout> layout_;
   std::optional<FlatParameters> share_;

@@ -63,6 +63,7 @@ class SimulatedDevice : public Device {
     // Passes exchange nothing but times.
     own.passes = {};
     own.other_passes = {};
+    own.joins_passes_later = false;
     PENSTOCK_ASSIGN_OR_RETURN(parts.network, MakeGlooCommunicator(own));
     parts.clock = MakeWallClock();
     auto rank = std::make_unique<SimulatedRank>(std::move(parts));

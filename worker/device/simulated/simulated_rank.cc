@@ -74,7 +74,14 @@ SimulatedRank::SimulatedRank(SimulatedRankParts parts)
     : parts_(std::move(parts)),
       durations_(parts_.options, parts_.rank),
       pace_(parts_.clock.get(), parts_.options.time_scale) {
-  for (const GroupPlace& place : parts_.places) stage_groups_.push_back(StageGroupAt(place));
+  for (size_t i = 0; i < parts_.places.size(); ++i) stage_groups_[i] = StageGroupAt(parts_.places[i]);
+}
+
+// Nothing is joined: passes exchange times alone, over the network that connects all ranks.
+absl::Status SimulatedRank::JoinPasses(size_t strategy, const PassGroups& passes,
+                                       const std::vector<std::vector<uint32_t>>& /*links*/) {
+  stage_groups_[strategy] = StageGroupAt(passes.place);
+  return absl::OkStatus();
 }
 
 // Threads may wait for peers that never come.

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -80,7 +81,9 @@ class SimulatedRank : public Communicator {
                                                                  const std::vector<at::Tensor>& received,
                                                                  const std::vector<uint32_t>& group) override;
   // Of more than one rank: the place alone. Passes exchange no tensors.
-  StageGroup* StageGroupOf(size_t strategy) override { return stage_groups_[strategy].get(); }
+  StageGroup* StageGroupOf(size_t strategy) override { return stage_groups_.at(strategy).get(); }
+  absl::Status JoinPasses(size_t strategy, const PassGroups& passes,
+                          const std::vector<std::vector<uint32_t>>& links) override;
   void Abort(const std::string& reason) override;
 
  private:
@@ -116,7 +119,7 @@ class SimulatedRank : public Communicator {
 
   const SimulatedRankParts parts_;
   // By strategy.
-  std::vector<std::unique_ptr<StageGroup>> stage_groups_;
+  std::map<size_t, std::unique_ptr<StageGroup>> stage_groups_;
   const SimulatedDurations durations_;
   Timeline timeline_;
   Pace pace_;

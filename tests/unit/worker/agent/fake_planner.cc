@@ -141,6 +141,11 @@ grpc::Status FakePlanner::ReportIteration(grpc::ServerContext*, const v1::Report
   return report_status_;
 }
 
+std::vector<v1::StreamProgramsRequest> FakePlanner::stream_requests() {
+  MutexLock lock(&mutex_);
+  return stream_requests_;
+}
+
 grpc::Status FakePlanner::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                                  v1::GetJobResponse* response) {
   MutexLock lock(&mutex_);
@@ -154,6 +159,7 @@ grpc::Status FakePlanner::StreamPrograms(grpc::ServerContext*, const v1::StreamP
   uint64_t next = request->from_iteration();
   MutexLock lock(&mutex_);
   ++streams_;
+  stream_requests_.push_back(*request);
   changed_.SignalAll();
   size_t index = 0;
   for (;;) {

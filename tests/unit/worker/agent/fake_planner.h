@@ -51,6 +51,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   std::vector<v1::ReportIterationRequest> reports();
   std::vector<v1::HeartbeatRequest> heartbeats();
   std::vector<v1::RegisterWorkerRequest> registrations();
+  std::vector<v1::StreamProgramsRequest> stream_requests();
 
   grpc::Status RegisterWorker(grpc::ServerContext*, const v1::RegisterWorkerRequest*,
                               v1::RegisterWorkerResponse*) override;
@@ -80,6 +81,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   grpc::Status stream_status_;
   bool shutting_down_ = false;
   size_t streams_ = 0;
+  std::vector<v1::StreamProgramsRequest> stream_requests_;
   std::vector<v1::RegisterWorkerRequest> registrations_;
   std::vector<v1::HeartbeatRequest> heartbeats_;
   std::vector<v1::ReportIterationRequest> reports_;

@@ -227,6 +227,78 @@ TEST_F(PlannerAgentTest, OpensABrokenStreamAgainWhereItEnded) {
   EXPECT_EQ(agent->Next()->program->iteration, 7u);
 }
 
+// Of two stages and one replica, and of two replicas of one stage.
+v1::RegisterWorkerResponse RegistrationWithStrategies() {
+  v1::RegisterWorkerResponse response = ValidRegistration();
+  v1::JobSpec& job = *response.mutable_job();
+  job.mutable_planning()->set_parameter_shares(true);
+  *job.add_strategies()->add_meshes()->mutable_mesh() = job.mesh();
+  *response.add_strategies() = response.topology();
+  response.mutable_strategies(0)->mutable_replicas(0)->mutable_stages(0)->set_decoder_layers(1);
+  response.mutable_strategies(0)->mutable_replicas(0)->mutable_stages(1)->set_decoder_layers(1);
+  *response.mutable_topology() = response.strategies(0);
+  return response;
+}
+
+v1::GetJobResponse JobThatGotAnother() {
+  v1::GetJobResponse response;
+  *response.mutable_job() = RegistrationWithStrategies().job();
+  v1::Mesh& mesh = *response.mutable_job()->add_strategies()->add_meshes()->mutable_mesh();
+  mesh.set_pipeline(1);
+  mesh.set_data(2);
+  return response;
+}
+
+// Of rank 1 on the second strategy.
+v1::StreamProgramsResponse ProgramOnAnother(uint64_t iteration) {
+  v1::StreamProgramsResponse response = ProgramOf(iteration);
+  response.set_strategy(1);
+  response.clear_layers_per_stage();
+  response.add_layers_per_stage(2);
+  response.mutable_program()->set_replica(1);
+  response.mutable_program()->set_stages(0, 0);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    v1::StageTopology* stage = response.mutable_new_topology()->add_replicas()->add_stages();
+    stage->set_decoder_layers(2);
+    stage->add_ranks(rank);
+  }
+  return response;
+}
+
+TEST_F(PlannerAgentTest, TakesAStrategyThatItsJobGetsLater) {
+  planner_->SetRegistration(grpc::Status::OK, RegistrationWithStrategies());
+  // Its planner starts again meanwhile: the stream is opened again, and tells of it again.
+  planner_->SetJob({grpc::StatusCode::UNAVAILABLE, "restarting"});
+  planner_->AddProgram(ProgramOnAnother(6));
+  v1::StreamProgramsResponse known = ProgramOnAnother(7);
+  known.clear_new_topology();
+  planner_->AddProgram(known);
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  ASSERT_TRUE(planner_->WaitForStreams(2));
+  planner_->SetJob(grpc::Status::OK, JobThatGotAnother());
+  for (uint64_t iteration = 6; iteration < 8; ++iteration) {
+    const absl::StatusOr<NextProgram> next = agent->Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(next->program->iteration, iteration);
+    EXPECT_EQ(next->program->strategy, 1);
+    ASSERT_NE(next->program->added_strategy, nullptr);
+    EXPECT_EQ(next->program->added_strategy->topology.replicas.size(), 2);
+  }
+  for (const v1::StreamProgramsRequest& request : planner_->stream_requests())
+    EXPECT_TRUE(request.takes_new_strategies());
+}
+
+TEST_F(PlannerAgentTest, AStrategyThatItIsNotToldOfIsRefused) {
+  planner_->SetRegistration(grpc::Status::OK, RegistrationWithStrategies());
+  v1::StreamProgramsResponse program = ProgramOnAnother(6);
+  program.clear_new_topology();
+  planner_->AddProgram(program);
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  EXPECT_THAT(std::string(agent->Next().status().message()), HasSubstr("strategy is 1, but the job has 1"));
+}
+
 TEST_F(PlannerAgentTest, RefusesAProgramOutOfOrder) {
   v1::StreamProgramsResponse program = ProgramOf(6);
   program.mutable_program()->set_rank(0);

@@ -167,6 +167,54 @@ TEST(Strategies, AProgramIsOfTheOneThatItNames) {
             "instruction 4 (RESHARD of the gradients with ranks 0, 1)");
 }
 
+// What a worker knows that registered before the job got its second strategy.
+JobConfig BeforeTheSecond() {
+  JobConfig job = RegisteredJob();
+  job.strategies.resize(1);
+  return job;
+}
+
+TEST(Strategies, ThatAJobGetsLaterComeWithTheirPrograms) {
+  JobConfig job = BeforeTheSecond();
+  EXPECT_FALSE(job.Knows(1));
+  EXPECT_EQ(ProgramFromProto(SharesMessage(), job).status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status added =
+      AddStrategy(1, JobWithStrategies().strategies(1), AnswerWithStrategies().strategies(1), job);
+  ASSERT_TRUE(added.ok()) << added;
+  EXPECT_TRUE(job.Knows(1));
+  const absl::StatusOr<Program> program = ProgramFromProto(SharesMessage(), job);
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_NE(program->added_strategy, nullptr);
+  EXPECT_EQ(program->added_strategy->topology, RegisteredJob().strategies[1].topology);
+  EXPECT_EQ(job.Of(1, 1).tensor, RegisteredJob().Of(1, 1).tensor);
+  EXPECT_EQ(ProgramFromProto(SharesMessage(), RegisteredJob())->added_strategy, nullptr);
+}
+
+TEST(Strategies, ThatAreKnownMayBeToldOfAgainAndAreNeverOthers) {
+  const v1::JobSpec spec = JobWithStrategies();
+  const v1::RegisterWorkerResponse answer = AnswerWithStrategies();
+  JobConfig job = BeforeTheSecond();
+  ASSERT_TRUE(AddStrategy(1, spec.strategies(1), answer.strategies(1), job).ok());
+  EXPECT_TRUE(AddStrategy(1, spec.strategies(1), answer.strategies(1), job).ok());
+  EXPECT_TRUE(AddStrategy(0, spec.strategies(0), answer.strategies(0), job).ok());
+  EXPECT_EQ(AddStrategy(1, spec.strategies(0), answer.strategies(0), job).code(), absl::StatusCode::kAborted);
+}
+
+TEST(Strategies, ThatAJobCannotHaveAreNotAdded) {
+  const v1::RegisterWorkerResponse answer = AnswerWithStrategies();
+  JobConfig job = BeforeTheSecond();
+  v1::Strategy larger = JobWithStrategies().strategies(1);
+  larger.mutable_meshes(0)->mutable_mesh()->set_data(2);
+  EXPECT_THAT(std::string(AddStrategy(1, larger, answer.strategies(1), job).message()),
+              HasSubstr("strategies[1]: mesh has 4 ranks, but the job has 2"));
+  v1::JobSpec plain = JobWithStrategies();
+  plain.clear_strategies();
+  JobConfig without = *JobFromProto(plain);
+  EXPECT_THAT(
+      std::string(AddStrategy(1, JobWithStrategies().strategies(1), answer.strategies(1), without).message()),
+      HasSubstr("was registered without strategies"));
+}
+
 struct DamagedJob {
   const char* message;
   std::function<void(v1::JobSpec& job)> damage;

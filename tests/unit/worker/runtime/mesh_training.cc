@@ -242,6 +242,14 @@ JobConfig JobOfStrategies(const ModelConfig& model, const std::vector<MeshOf>& m
   return job;
 }
 
+JobConfig WithAddedStrategies(JobConfig job) {
+  for (size_t i = 1; i < job.strategies.size(); ++i)
+    job.added_strategies[static_cast<uint32_t>(i)] =
+        std::make_shared<const StrategyConfig>(job.strategies[i]);
+  job.strategies.resize(1);
+  return job;
+}
+
 const IndexedDataset& TrainingSamples() {
   static const auto* const samples = new Dataset;
   return *samples;
@@ -254,6 +262,8 @@ Program ProgramOf(const JobConfig& job, const std::vector<MeshOf>& meshes, uint6
   Program program =
       HandMadeProgram(own, IterationOf(job.model, meshes[strategy], number, layers_per_stage), rank);
   program.strategy = strategy;
+  const auto added = job.added_strategies.find(strategy);
+  if (added != job.added_strategies.end()) program.added_strategy = added->second;
   return program;
 }
 
@@ -264,7 +274,9 @@ Figures Train(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t 
   std::vector<std::vector<IterationResult>> results(job.world_size());
   RunJob(job, [&](uint32_t rank, Communicator& communicator) {
     const std::unique_ptr<Device> device = *MakeTorchDevice("cpu", &TrainingSamples());
-    const Registration self = {.rank = rank, .epoch = 1, .job = job};
+    Registration self = {.rank = rank, .epoch = 1, .job = job};
+    // Programs tell of these.
+    self.job.added_strategies.clear();
     TrainerParts parts = {.registration = &self, .device = device.get(), .communicator = &communicator};
     // As many rounds as there are layers, which go while passes make others.
     parts.round_bytes = 1;

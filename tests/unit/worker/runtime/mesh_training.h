@@ -47,6 +47,8 @@ ModelConfig ModelOf(const std::string& name);
 JobConfig JobOf(const ModelConfig& model, const MeshOf& mesh);
 // Whose parameters live in shares, and whose iterations run on any of the meshes, which have as many ranks.
 JobConfig JobOfStrategies(const ModelConfig& model, const std::vector<MeshOf>& meshes);
+// The same job, but that it was registered with the first strategy alone and got the others since.
+JobConfig WithAddedStrategies(JobConfig job);
 
 // Eight samples of 2 to 16 tokens, the first of which is input.
 const IndexedDataset& TrainingSamples();

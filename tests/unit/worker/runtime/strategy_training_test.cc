@@ -59,6 +59,18 @@ TEST_P(StrategiesTest, TrainByTurnsAsOneRankDoes) {
               kStrategiesTolerance);
 }
 
+TEST_P(StrategiesTest, ThatAJobGetsWhileItTrainsAreJoinedAtTheirFirstProgram) {
+  const std::string checkpoint = folder_.Path("checkpoints");
+  const std::string known = folder_.Path("known");
+  const JobConfig job = WithAddedStrategies(GetParam().job());
+  const Figures figures = Train(job, GetParam().meshes, 0, 4, "", checkpoint);
+  const Figures expected = TrainByTurns(0, 4, "", known);
+  EXPECT_EQ(figures.losses, expected.losses);
+  EXPECT_EQ(figures.norms, expected.norms);
+  ExpectEqual(TensorsOf(checkpoint, 4, GetParam().ranks(), &reference().tensors),
+              TensorsOf(known, 4, GetParam().ranks(), &reference().tensors), 0);
+}
+
 // From stages to shares, and from shares to stages.
 TEST_P(StrategiesTest, GoOnFromACheckpointOfAJobWithoutSharesAndBack) {
   const std::string checkpoint = folder_.Path("checkpoints");
