@@ -23,6 +23,7 @@ void AddStatusCommands(CommandSet& commands);
 void AddHealthCommand(CommandSet& commands);
 void AddLogLevelCommand(CommandSet& commands);
 
+void AddStrategiesCommand(CommandSet& commands);
 // `drain` and `delete`.
 void AddJobCommands(CommandSet& commands);
 

@@ -90,8 +90,9 @@ JobDetails DetailsOf(const v1::GetJobResponse& response) {
 }
 
 std::string MeshesText(const JobDetails& details) {
-  const std::string meshes =
-      details.strategies.empty() ? MeshName(details.mesh) : StrategyNames(details.strategies);
+  const std::vector<v1::Strategy>& strategies =
+      details.active.has_value() ? details.active->strategies : details.strategies;
+  const std::string meshes = strategies.empty() ? MeshName(details.mesh) : StrategyNames(strategies);
   return details.share_weights.empty()
              ? meshes
              : absl::StrCat(meshes, " (share weights ", ShareWeightsText(details.share_weights), ")");
@@ -130,12 +131,22 @@ std::string LossesText(const std::string& job, const JobDetails& details) {
 
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details) {
   if (!details.has_value()) {
-    return {{"mesh", nullptr},        {"strategies", nullptr},    {"share_weights", nullptr},
-            {"task_losses", nullptr}, {"router_losses", nullptr}, {"dropped_expert_rows", nullptr},
+    return {{"mesh", nullptr},
+            {"strategies", nullptr},
+            {"active_strategies", nullptr},
+            {"active_from", nullptr},
+            {"share_weights", nullptr},
+            {"task_losses", nullptr},
+            {"router_losses", nullptr},
+            {"dropped_expert_rows", nullptr},
             {"validation", nullptr}};
   }
   return {{"mesh", MeshJson(details->mesh)},
           {"strategies", StrategiesJson(details->strategies)},
+          {"active_strategies",
+           details->active.has_value() ? OrderedJson(details->active->numbers) : OrderedJson()},
+          {"active_from",
+           details->active.has_value() ? OrderedJson(details->active->from_iteration) : OrderedJson()},
           {"share_weights", details->share_weights},
           {"task_losses", TaskLossesJson(*details)},
           {"router_losses", RouterLossesJson(*details)},

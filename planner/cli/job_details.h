@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "penstock/v1/planner_service.pb.h"
+#include "planner/cli/active_strategies.h"
 
 namespace penstock::cli {
 
@@ -20,10 +21,12 @@ struct RouterLosses {
 
 struct JobDetails {
   v1::Mesh mesh;
-  // Where an iteration runs on one of several.
+  // Where an iteration runs on one of several: all that the job ever had.
   std::vector<v1::Strategy> strategies = {};
   // Of the ranks' shares of parameters; empty: all are alike, or there are none.
   std::vector<uint32_t> share_weights = {};
+  // Those of them that the next iterations run on; nothing: the planner does not tell.
+  std::optional<ActiveStrategies> active = {};
   // Losses of the last iteration by name, where the job tells tasks apart.
   std::vector<std::pair<std::string, double>> task_losses = {};
   // Of the last iteration, where routers have some.
@@ -36,8 +39,8 @@ struct JobDetails {
 
 JobDetails DetailsOf(const v1::GetJobResponse& response);
 
-// "pp 2 x dp 1 x cp 4", or all strategies, with the weights of shares where these differ; and how many ranks
-// they have.
+// "pp 2 x dp 1 x cp 4", or the strategies that it runs on, with the weights of shares where these differ; and
+// how many ranks they have.
 std::string MeshesText(const JobDetails& details);
 uint64_t RankCount(const JobDetails& details);
 
@@ -45,8 +48,8 @@ uint64_t RankCount(const JobDetails& details);
 // line; empty where there is nothing to say.
 std::string LossesText(const std::string& job, const JobDetails& details);
 
-// {mesh, strategies, share_weights, task_losses, router_losses, dropped_expert_rows, validation}; all null
-// without details.
+// {mesh, strategies, active_strategies, active_from, share_weights, task_losses, router_losses,
+// dropped_expert_rows, validation}; all null without details.
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details);
 
 }  // namespace penstock::cli

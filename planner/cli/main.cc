@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   AddEvaluateCommand(commands);
   AddStatusCommands(commands);
   AddHealthCommand(commands);
+  AddStrategiesCommand(commands);
   AddJobCommands(commands);
   AddBackupCommand(commands);
   AddRestoreCommand(commands);

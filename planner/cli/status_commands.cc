@@ -74,7 +74,10 @@ std::optional<JobDetails> AskForDetails(PlannerClient& client, const std::string
   v1::GetJobRequest request;
   request.set_job_id(job);
   const absl::StatusOr<v1::GetJobResponse> response = client.GetJob(request);
-  return response.ok() ? std::optional(DetailsOf(*response)) : std::nullopt;
+  if (!response.ok()) return std::nullopt;
+  JobDetails details = DetailsOf(*response);
+  details.active = AskForStrategies(client, response->job());
+  return details;
 }
 
 // Of each job; what could not be had is missing.

@@ -188,13 +188,23 @@ std::string ResumeCommand(const AdviseFlags& flags) {
   return flags.run_dir.empty() ? "" : absl::StrCat("penstock up --resume --run-dir ", flags.run_dir);
 }
 
+// A job with one mesh keeps parameters on its stages: it takes no strategies while it runs.
+SwitchCommands SwitchCommandsOf(const AdviseFlags& flags, const MeasuredRun& run) {
+  SwitchCommands commands = {.resume = ResumeCommand(flags)};
+  if (run.job.strategies().empty()) return commands;
+  commands.change = flags.run_dir.empty() ? absl::StrCat("penstock strategies --planner ",
+                                                         flags.planner.address, " --job ", flags.job)
+                                          : absl::StrCat("penstock strategies --run-dir ", flags.run_dir);
+  return commands;
+}
+
 absl::Status AdvisePoolOfRun(const AdviseFlags& flags, const Given& given, const MeasuredRun& run) {
   TaskPool threads(flags.threads);
   PENSTOCK_ASSIGN_OR_RETURN(const RunPoolAdvice advice,
                             AdviseRunPool(run, given, flags.strategies, &threads));
-  const std::string resume = ResumeCommand(flags);
-  PrintOut(flags.json ? absl::StrCat(DumpJson(RunPoolJson(run, advice, resume)), "\n")
-                      : RunPoolText(run, advice, resume));
+  const SwitchCommands commands = SwitchCommandsOf(flags, run);
+  PrintOut(flags.json ? absl::StrCat(DumpJson(RunPoolJson(run, advice, commands)), "\n")
+                      : RunPoolText(run, advice, commands));
   return absl::OkStatus();
 }
 

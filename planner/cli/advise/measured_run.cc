@@ -10,6 +10,7 @@
 #include "common/ratio/ratio.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/active_strategies.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
@@ -106,7 +107,9 @@ absl::StatusOr<MeasuredRun> MeasuredRunOf(PlannerClient& client, const std::stri
   v1::GetJobRequest request;
   request.set_job_id(job_id);
   PENSTOCK_ASSIGN_OR_RETURN(const v1::GetJobResponse job, client.GetJob(request));
-  MeasuredRun run = {.job = job.job(), .iterations = LastTimes(job, kIterationsABatch * batches)};
+  const std::optional<ActiveStrategies> active = AskForStrategies(client, job.job());
+  MeasuredRun run = {.job = active.has_value() ? OnStrategies(job.job(), *active) : job.job(),
+                     .iterations = LastTimes(job, kIterationsABatch * batches)};
   const uint64_t completed = job.status().completed_iteration();
   for (uint64_t i = completed - std::min(completed, batches); i < completed; ++i) {
     v1::GetIterationRequest wanted;

@@ -24,19 +24,29 @@ bool IsWorthIt(const RunPoolAdvice& advice) {
   return SavedShare(advice.pool_ms, advice.present_ms) >= kWorthSwitching;
 }
 
-std::string SwitchText(const RunPoolAdvice& advice, const std::string& resume) {
+// "--set 'pp 2 x dp 4; dp 8'".
+std::string ChangeFlag(const StrategyPool& pool) {
+  return absl::StrCat("--set '", StrategyNames(StrategiesOf(pool)), "'");
+}
+
+std::string SwitchText(const RunPoolAdvice& advice, const SwitchCommands& commands) {
   if (!IsWorthIt(advice)) {
     return "What the run has is as fast on these batches, to within 1 %: its lengths have not drifted from "
            "what that is for.\n";
   }
-  return absl::StrCat(
-      "To switch: ", resume.empty() ? "end the run, and start it again with its command and" : resume, " ",
+  const std::string again = absl::StrCat(
+      commands.resume.empty() ? "end the run, and start it again with its command and" : commands.resume, " ",
       PoolFlag(advice.pool), "\nIt goes on from the newest checkpoint.\n");
+  if (commands.change.empty()) return absl::StrCat("To switch: ", again);
+  return absl::StrCat("To switch while it runs: ", commands.change, " ", ChangeFlag(advice.pool),
+                      "\nIts next iterations without a plan run on the pool; nothing is started again.\n"
+                      "Or: ",
+                      again);
 }
 
 }  // namespace
 
-std::string RunPoolText(const MeasuredRun& run, const RunPoolAdvice& advice, const std::string& resume) {
+std::string RunPoolText(const MeasuredRun& run, const RunPoolAdvice& advice, const SwitchCommands& commands) {
   return absl::StrCat(
       "job ", run.job.job_id(), " on ", RanksOf(run.job), " ranks: ", PresentName(run.job),
       "\n  measured      ", Fixed(MeanMeasuredMs(run), 1), " ms an iteration, mean of the last ",
@@ -45,11 +55,11 @@ std::string RunPoolText(const MeasuredRun& run, const RunPoolAdvice& advice, con
       run.fitted ? "costs as they were measured" : "the costs that it began with: none were fitted yet",
       "\n  on the pool   ", Fixed(advice.pool_ms, 1), " ms (saved ",
       GainText(SavedShare(advice.pool_ms, advice.present_ms)), ")\n\n", PoolText(advice.pool), "\n",
-      SwitchText(advice, resume));
+      SwitchText(advice, commands));
 }
 
 nlohmann::ordered_json RunPoolJson(const MeasuredRun& run, const RunPoolAdvice& advice,
-                                   const std::string& resume) {
+                                   const SwitchCommands& commands) {
   nlohmann::ordered_json json = {{"job", run.job.job_id()},
                                  {"ranks", RanksOf(run.job)},
                                  {"present", PresentName(run.job)},
@@ -60,7 +70,9 @@ nlohmann::ordered_json RunPoolJson(const MeasuredRun& run, const RunPoolAdvice& 
                                  {"costs_fitted", run.fitted},
                                  {"batches", run.batches.size()},
                                  {"pool", PoolJson(advice.pool)}};
-  if (!resume.empty()) json["command"] = absl::StrCat(resume, " ", PoolFlag(advice.pool));
+  if (!commands.resume.empty()) json["command"] = absl::StrCat(commands.resume, " ", PoolFlag(advice.pool));
+  if (!commands.change.empty())
+    json["command_while_it_runs"] = absl::StrCat(commands.change, " ", ChangeFlag(advice.pool));
   return json;
 }
 

@@ -8,10 +8,16 @@
 
 namespace penstock::cli {
 
-// `resume`: "penstock up --resume --run-dir RUN", before the flag that switches; empty: who runs it is not
-// known.
-std::string RunPoolText(const MeasuredRun& run, const RunPoolAdvice& advice, const std::string& resume);
+// The commands that switch, before what they switch to.
+struct SwitchCommands {
+  // "penstock strategies --run-dir RUN": while it runs. Empty: a job without strategies cannot.
+  std::string change = {};
+  // "penstock up --resume --run-dir RUN"; empty: who runs it is not known.
+  std::string resume = {};
+};
+
+std::string RunPoolText(const MeasuredRun& run, const RunPoolAdvice& advice, const SwitchCommands& commands);
 nlohmann::ordered_json RunPoolJson(const MeasuredRun& run, const RunPoolAdvice& advice,
-                                   const std::string& resume);
+                                   const SwitchCommands& commands);
 
 }  // namespace penstock::cli

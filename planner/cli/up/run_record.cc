@@ -242,6 +242,12 @@ absl::Status RecordAutoTune(const std::string& run_dir, const ordered_json& trie
   return AddToRecord(run_dir, kAutoTune, tried);
 }
 
+absl::Status RecordStrategies(const std::string& run_dir, const std::string& strategies) {
+  PENSTOCK_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run_dir));
+  record.flags["--strategies"] = {strategies};
+  return AddToRecord(run_dir, "flags", record.flags);
+}
+
 absl::StatusOr<std::string> NewestRunFolder(const std::string& runs) {
   std::string newest;
   fs::file_time_type newest_time = fs::file_time_type::min();

@@ -65,6 +65,9 @@ absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record)
 // run.json. Possible errors: those of ReadFile and WriteFileAtomically.
 absl::Status RecordOutlook(const std::string& run_dir, const nlohmann::ordered_json& outlook);
 absl::Status RecordAutoTune(const std::string& run_dir, const nlohmann::ordered_json& tried);
+// Has the run go on with these strategies when it is resumed (StrategyNames). Possible errors: the same, and
+// those of ReadRunRecord.
+absl::Status RecordStrategies(const std::string& run_dir, const std::string& strategies);
 
 // The folder of the run that was started last below `runs`. Possible errors: NOT_FOUND (none has a run.json;
 // names --run-dir).

@@ -74,6 +74,8 @@ class ElasticRun {
   absl::Status SearchWays(const UpRun& run);
   UpOptions Trial(const UpRun& run) const;
   UpOptions Winner(const UpRun& run) const;
+  // The strategies that the run on all ranks was given while it trained (penstock strategies --set).
+  void TakeStrategies(const UpRun& run);
   // Of those that go on with `run` on another mesh: where, and under what name.
   void GoOnFrom(const UpRun& run, UpOptions& options) const;
   // What was shown of iterations since the one that `run` began with.
@@ -94,6 +96,8 @@ class ElasticRun {
   RunHistory history_;
   HostWatch watch_;
   AvailableRanks available_{full_};
+  // In place of those of full_.
+  std::optional<std::vector<v1::Strategy>> strategies_;
   // Of --auto-tune, until the winner is known.
   std::optional<AutoTune> tune_;
   uint64_t segments_ = 1;
@@ -139,6 +143,11 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
                               FastestMesh(job, batch, ranks, full_.min_ranks));
   }
   UpOptions options = available_.With(strategy);
+  options.on_fewer_ranks = ranks < WorkerCount(full_);
+  if (strategies_.has_value()) {
+    options.flags["--strategies"] = {StrategyNames(*strategies_)};
+    if (!options.on_fewer_ranks) UseStrategies(*strategies_, &options);
+  }
   ++segments_;
   GoOnFrom(run, options);
   console_.SayNews(absl::StrCat(
@@ -158,6 +167,11 @@ absl::StatusOr<UpOptions> ElasticRun::Shrink(const UpRun& run, uint32_t lost_ran
 absl::StatusOr<UpOptions> ElasticRun::Grow(const UpRun& run) {
   PENSTOCK_ASSIGN_OR_RETURN(const uint32_t ranks, available_.Count());
   return OnMesh(run, ranks);
+}
+
+void ElasticRun::TakeStrategies(const UpRun& run) {
+  if (!run.options().on_fewer_ranks && run.changed_strategies().has_value())
+    strategies_ = run.changed_strategies();
 }
 
 void ElasticRun::GoOnFrom(const UpRun& run, UpOptions& options) const {
@@ -255,6 +269,7 @@ absl::Status ElasticRun::Run() {
           TuneOptions(), full_.fixed_costs, run->job().first_iteration(), run->options().iterations));
     }
     const absl::Status ended = run->RunProcesses();
+    TakeStrategies(*run);
     const absl::StatusOr<std::optional<UpOptions>> next = Next(*run, ended);
     if (!next.ok()) console_.SayNews(std::string(next.status().message()));
     if (!next.ok() || !next->has_value()) return run->Conclude(ended);

@@ -46,6 +46,9 @@ struct UpOptions {
   uint64_t auto_tune_iterations = 8;
   // Of a trial: the run ends, with a checkpoint, after so many iterations; 0: after the last.
   uint64_t trial_iterations = 0;
+  // It goes on with fewer ranks than the run was started with (--min-ranks): what it runs on is not the
+  // run's.
+  bool on_fewer_ranks = false;
   // Of hosts_file, those that no worker is started on.
   std::set<std::string> lost_hosts;
   // Seconds that the planner, or the store behind it, may fail before the run ends.

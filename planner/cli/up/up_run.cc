@@ -22,6 +22,7 @@
 #include "penstock/client/planner_client.h"
 #include "planner/cli/advise/measured_run.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/cli/trace_recorder.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
@@ -248,6 +249,16 @@ void UpRun::RecordWhatIsMeasured() {
   if (!written.ok()) console_.SayNews(std::string(written.message()));
 }
 
+void UpRun::TakeStrategies(const std::optional<ActiveStrategies>& changed) {
+  if (!changed.has_value()) return;
+  const std::string names = StrategyNames(changed->strategies);
+  changed_strategies_ = changed->strategies;
+  console_.SayNews(absl::StrCat("iterations from ", changed->from_iteration, " on run on: ", names));
+  if (options_.on_fewer_ranks) return;
+  const absl::Status recorded = RecordStrategies(setup_.folder.path, names);
+  if (!recorded.ok()) console_.SayNews(std::string(recorded.message()));
+}
+
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   if (!start_seconds_.has_value()) start_seconds_ = absl::ToDoubleSeconds(absl::Now() - begun_);
   // What follows it was done before it was done again.
@@ -292,6 +303,7 @@ absl::Status UpRun::Train() {
     SayThatItDrains(run);
     if (const std::string news = slow_ranks_.Take(run.status()); !news.empty()) console_.SayNews(news);
     if (const std::string news = expert_loads_.Take(run.status()); !news.empty()) console_.SayNews(news);
+    TakeStrategies(strategies_.Look(*watching_client_, absl::Now()));
     SayWhatThePlannerCannot(run);
     SayWhatCheckpointIsMissing(run);
     Validate(run);
@@ -555,7 +567,11 @@ absl::Status UpRun::Finish() {
 absl::Status UpRun::RunProcesses() {
   begun_ = absl::Now();
   absl::Status status = StartProcesses();
-  if (status.ok()) status = Train();
+  if (status.ok()) {
+    status = Train();
+    // What was changed just before its end counts, too.
+    TakeStrategies(strategies_.LookNow(*watching_client_));
+  }
   cluster_->Stop();
   CompleteLeftCheckpoints(setup_.folder.checkpoints, options_.kept_checkpoints, Say());
   return status;

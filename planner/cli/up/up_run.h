@@ -26,6 +26,7 @@
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/slow_rank_news.h"
 #include "planner/cli/up/stop_signal.h"
+#include "planner/cli/up/strategy_news.h"
 #include "planner/cli/up/supervisor.h"
 #include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/training_run.h"
@@ -73,6 +74,8 @@ class UpRun {
   bool trial_is_over() const { return trial_is_over_; }
   // What was measured last; nothing: no iteration is done.
   const std::optional<MeasuredRun>& measured() const { return measured_; }
+  // Those that its job was given while it trained, last; nothing: it has those of its options.
+  const std::optional<std::vector<v1::Strategy>>& changed_strategies() const { return changed_strategies_; }
 
   const v1::JobSpec& job() const { return job_; }
   const UpOptions& options() const { return options_; }
@@ -137,6 +140,8 @@ class UpRun {
   void ShowIteration(const v1::IterationSummary& iteration);
   // To files; training goes on without them.
   void RecordIteration(const v1::IterationSummary& iteration);
+  // Says so, and has the run go on with them when it is resumed.
+  void TakeStrategies(const std::optional<ActiveStrategies>& changed);
   // RUN/measured.json, for `penstock advise --from-run`.
   void RecordWhatIsMeasured();
 
@@ -167,6 +172,8 @@ class UpRun {
   absl::Time begun_ = absl::InfinitePast();
   std::optional<double> start_seconds_;
   std::optional<MeasuredRun> measured_;
+  StrategyNews strategies_{job_};
+  std::optional<std::vector<v1::Strategy>> changed_strategies_;
   bool trial_is_over_ = false;
   bool ended_by_validation_ = false;
   bool said_that_curves_fail_ = false;

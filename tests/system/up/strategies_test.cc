@@ -12,6 +12,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kStrategies = "pp 2 x dp 1; pp 1 x dp 2; pp 1 x dp 1 x cp 2";
 
@@ -68,14 +69,33 @@ class StrategiesTest : public UpTest {
     std::vector<Iteration> iterations(kIterations);
     for (std::string line; std::getline(lines, line);) {
       const json one = json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (one.is_object()) iterations[one["iteration"].get<size_t>()] = {one["loss"], one["strategy"]};
+      if (!one.is_object()) continue;
+      const auto number = one["iteration"].get<size_t>();
+      if (number >= iterations.size()) iterations.resize(number + 1);
+      iterations[number] = {one["loss"], one["strategy"]};
     }
     return iterations;
   }
 
   void ExpectLossesOf(const std::string& run, const std::string& expected) {
     const std::vector<Iteration> a = Iterations(run), b = Iterations(expected);
+    ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i].loss, b[i].loss, kTolerance) << "iteration " << i;
+  }
+
+  // While `up` stands still its job is given no batches, so it ends not; the planner and workers go on.
+  static void Stop(PenstockRun& up) { kill(up.process().pid(), SIGSTOP); }
+  static void GoOn(PenstockRun& up) { kill(up.process().pid(), SIGCONT); }
+
+  // Has the next iterations of the run take these; returns the first that does.
+  int Change(const std::string& run, const std::string& strategies) {
+    // Output of runs of one name is appended.
+    PenstockRun change(folder_, absl::StrCat("change-", ++changes_),
+                       {"strategies", "--run-dir", folder_.Path(run), "--set", strategies, "--json"});
+    EXPECT_EQ(change.Wait(), 0) << change.errors();
+    const json answer = json::parse(change.output(), nullptr, /*allow_exceptions=*/false);
+    EXPECT_TRUE(answer.is_object()) << change.output();
+    return answer.is_object() ? answer["from_iteration"].get<int>() : -1;
   }
 
   void Run(const std::string& run, const std::vector<std::string>& more) {
@@ -97,6 +117,7 @@ class StrategiesTest : public UpTest {
   }
 
   std::string profile_;
+  int changes_ = 0;
 };
 
 TEST_F(StrategiesTest, IterationsOnDifferentStrategiesTrainWhatOneMeshTrains) {
@@ -106,6 +127,88 @@ TEST_F(StrategiesTest, IterationsOnDifferentStrategiesTrainWhatOneMeshTrains) {
   std::set<int> used;
   for (const Iteration& iteration : Iterations("pool")) used.insert(iteration.strategy);
   EXPECT_GE(used.size(), 2) << "all batches took one strategy: the test shows nothing";
+}
+
+// There and back, with the same processes: groups of context ranks that no strategy had before are
+// joined when the first program of each comes.
+TEST_F(StrategiesTest, ARunThatIsGivenOthersWhileItTrainsTrainsWhatOneMeshTrains) {
+  constexpr const char* kOthers = "pp 1 x dp 1 x cp 2";
+  constexpr const char* kFirst = "pp 2 x dp 1; pp 1 x dp 2";
+  const std::vector<std::string> length = {"--iterations", "90", "--lr", "1e-4"};
+  const auto with = [&](std::vector<std::string> mesh) {
+    mesh.insert(mesh.end(), length.begin(), length.end());
+    return mesh;
+  };
+  PenstockRun up(folder_, "run", Arguments("run", with({"--strategies", kFirst})));
+  ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 2/"));
+  Stop(up);
+  const std::vector<pid_t> workers = WorkersOf(folder_.Path("run"));
+  ASSERT_EQ(workers.size(), 2);
+  const int there = Change("run", kOthers);
+  GoOn(up);
+  ASSERT_NO_FATAL_FAILURE(up.WaitForText(absl::StrCat("iterations from ", there, " on run on: ", kOthers)));
+  ASSERT_NO_FATAL_FAILURE(up.WaitForText(absl::StrCat("iteration ", there + 2, "/")));
+  Stop(up);
+  const int back = Change("run", kFirst);
+  EXPECT_EQ(WorkersOf(folder_.Path("run")), workers);
+  GoOn(up);
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  ASSERT_LT(back, 90) << "the run ended before it could go back";
+  EXPECT_THAT(up.output() + up.errors(), Not(HasSubstr("restart")));
+
+  const std::vector<Iteration> iterations = Iterations("run");
+  std::set<int> others;
+  for (int i = 0; i < static_cast<int>(iterations.size()); ++i) {
+    if (i < there || i >= back) {
+      EXPECT_LT(iterations[i].strategy, 2) << "iteration " << i;
+    } else {
+      EXPECT_GE(iterations[i].strategy, 2) << "iteration " << i;
+      others.insert(iterations[i].strategy);
+    }
+  }
+  EXPECT_FALSE(others.empty());
+  ASSERT_NO_FATAL_FAILURE(Run("one", with({"--pp", "1", "--dp", "1"})));
+  ExpectLossesOf("run", "one");
+}
+
+// Workers that are started again register with all strategies; a run that is resumed has those that held
+// last.
+TEST_F(StrategiesTest, StrategiesThatARunWasGivenOutliveItsWorkersAndItsEnd) {
+  constexpr const char* kOthers = "pp 1 x dp 1 x cp 2";
+  PenstockRun up(folder_, "run",
+                 Arguments("run", {"--strategies", "pp 2 x dp 1; pp 1 x dp 2", "--max-restarts", "3"}));
+  ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 2/"));
+  Stop(up);
+  const int from = Change("run", kOthers);
+  KillOne(folder_.Path("run"), "--rank=1");
+  GoOn(up);
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  ASSERT_LT(from, kIterations);
+  EXPECT_GE(Iterations("run")[kIterations - 1].strategy, 2);
+  EXPECT_THAT(ReadFile(folder_.Path("run/run.json")).value_or(""), HasSubstr(kOthers));
+
+  PenstockRun resumed(folder_, "resumed",
+                      {"up", "--resume", "--run-dir", folder_.Path("run"), "--iterations", "50"});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.errors();
+  EXPECT_THAT(resumed.output(), HasSubstr(kOthers));
+  ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1", "--iterations", "50"}));
+  ExpectLossesOf("run", "one");
+}
+
+// The same job, run by devices that take the plan's times: their pace leaves time for the change.
+TEST_F(StrategiesTest, SimulatedDevicesTakeOthersWhileTheyRun) {
+  PenstockRun up(folder_, "run",
+                 {"up", "--device", "simulated", "--profile", profile_, "--dataset", Dataset(),
+                  "--max-length", "256", "--global-batch", "5", "--iterations", absl::StrCat(kIterations),
+                  "--fixed-costs", "--strategies", "pp 2 x dp 1", "--run-dir", folder_.Path("run")});
+  ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 2/"));
+  Stop(up);
+  const int from = Change("run", "pp 1 x dp 1 x cp 2");
+  GoOn(up);
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  ASSERT_LT(from, kIterations);
+  const std::vector<Iteration> iterations = Iterations("run");
+  for (int i = 0; i < kIterations; ++i) EXPECT_EQ(iterations[i].strategy, i < from ? 0 : 1) << i;
 }
 
 // Replicas that differ, in stages and in context ranks.

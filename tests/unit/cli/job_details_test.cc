@@ -74,8 +74,8 @@ TEST(JobDetails, LossesAreThoseOfTheLastIterationAndOfTheLastValidation) {
 
 TEST(JobDetails, AJobOfWhichNothingIsKnownHasTheSameFields) {
   const auto json = ToJson(std::nullopt);
-  for (const char* field :
-       {"mesh", "strategies", "task_losses", "router_losses", "dropped_expert_rows", "validation"})
+  for (const char* field : {"mesh", "strategies", "active_strategies", "active_from", "task_losses",
+                            "router_losses", "dropped_expert_rows", "validation"})
     EXPECT_TRUE(json.contains(field) && json[field].is_null()) << field;
 }
 
@@ -87,6 +87,23 @@ TEST(JobDetails, StrategiesAreNamedInPlaceOfAMesh) {
   const JobDetails details = DetailsOf(response);
   EXPECT_EQ(MeshesText(details), "pp 1 x dp 4");
   EXPECT_EQ(RankCount(details), 4);
+  EXPECT_TRUE(ToJson(details)["active_strategies"].is_null()) << "nobody has told";
+}
+
+TEST(JobDetails, OfStrategiesThoseAreNamedThatHoldNow) {
+  v1::GetJobResponse response = Response();
+  for (const uint32_t replicas : {4, 2}) {
+    v1::Mesh& mesh = *response.mutable_job()->add_strategies()->add_meshes()->mutable_mesh();
+    mesh.set_pipeline(4 / replicas);
+    mesh.set_data(replicas);
+  }
+  JobDetails details = DetailsOf(response);
+  details.active = {.numbers = {1}, .strategies = {response.job().strategies(1)}, .from_iteration = 57};
+  EXPECT_EQ(MeshesText(details), "pp 2 x dp 2");
+  const auto json = ToJson(details);
+  EXPECT_EQ(json["strategies"].size(), 2);
+  EXPECT_EQ(json["active_strategies"], nlohmann::ordered_json({1}));
+  EXPECT_EQ(json["active_from"], 57);
 }
 
 }  // namespace

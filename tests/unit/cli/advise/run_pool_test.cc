@@ -19,7 +19,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr char kResume[] = "penstock up --resume --run-dir R";
+const SwitchCommands kCommands = {.change = "penstock strategies --run-dir R",
+                                  .resume = "penstock up --resume --run-dir R"};
 
 // Short samples alone, on strategies that somebody has given it.
 MeasuredRun RunOn(const char* strategies) {
@@ -45,10 +46,12 @@ TEST(RunPoolTest, IsFasterThanStrategiesForOtherLengths) {
   const RunPoolAdvice advice = AdviceFor(run);
   EXPECT_LT(advice.pool_ms, 0.99 * advice.present_ms);
   for (const v1::Strategy& strategy : StrategiesOf(advice.pool)) EXPECT_EQ(RanksOf(strategy), 4U);
-  EXPECT_THAT(RunPoolText(run, advice, kResume),
+  EXPECT_THAT(RunPoolText(run, advice, kCommands),
               AllOf(HasSubstr("job mix on 4 ranks: pp 4 x dp 1\n"), HasSubstr("measured      100.0 ms"),
-                    HasSubstr("To switch: penstock up --resume --run-dir R --strategies '")));
-  const nlohmann::ordered_json json = RunPoolJson(run, advice, kResume);
+                    HasSubstr("To switch while it runs: penstock strategies --run-dir R --set '"),
+                    HasSubstr("Or: penstock up --resume --run-dir R --strategies '")));
+  const nlohmann::ordered_json json = RunPoolJson(run, advice, kCommands);
+  EXPECT_THAT(json["command_while_it_runs"].get<std::string>(), HasSubstr("--set '"));
   EXPECT_GT(json["gain"], 0.01);
   EXPECT_THAT(json["command"].get<std::string>(), HasSubstr("--strategies"));
 }
@@ -56,7 +59,7 @@ TEST(RunPoolTest, IsFasterThanStrategiesForOtherLengths) {
 TEST(RunPoolTest, WhatIsProposedNeedsNoSwitch) {
   const RunPoolAdvice advice = AdviceFor(RunOn("pp 4"));
   const MeasuredRun run = RunOn(StrategyNames(StrategiesOf(advice.pool)).c_str());
-  EXPECT_THAT(RunPoolText(run, AdviceFor(run), kResume),
+  EXPECT_THAT(RunPoolText(run, AdviceFor(run), kCommands),
               AllOf(HasSubstr("have not drifted"), Not(HasSubstr("To switch"))));
 }
 
@@ -66,8 +69,8 @@ TEST(RunPoolTest, IsThereForARunOnOneMesh) {
   run.job.mutable_planning()->set_parameter_shares(false);
   const RunPoolAdvice advice = AdviceFor(run);
   EXPECT_LT(advice.pool_ms, advice.present_ms);
-  EXPECT_THAT(RunPoolText(run, advice, ""),
-              AllOf(HasSubstr("on 4 ranks: pp 1 x dp 1 x cp 4"), HasSubstr("end the run")));
+  EXPECT_THAT(RunPoolText(run, advice, {}),
+              AllOf(HasSubstr("on 4 ranks: pp 1 x dp 1 x cp 4"), HasSubstr("To switch: end the run")));
 }
 
 TEST(RunPoolTest, ABatchThatTheRunCannotPlanIsSaid) {

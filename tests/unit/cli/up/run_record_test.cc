@@ -56,6 +56,21 @@ TEST(RunRecord, KeepsWhatAutoTuneHasTried) {
   EXPECT_THAT(folder.Read("run.json"), HasSubstr("\"winner\": 2"));
 }
 
+TEST(RunRecord, HasTheStrategiesThatTheRunWasGivenLast) {
+  const TemporaryFolder folder;
+  RunRecord run = SomeRun();
+  run.flags["--strategies"] = {"pp 2 x dp 1"};
+  ASSERT_TRUE(WriteRunRecord(folder.path(), run).ok());
+  ASSERT_TRUE(RecordAutoTune(folder.path(), {{"winner", 2}}).ok());
+  ASSERT_TRUE(RecordStrategies(folder.path(), "pp 1 x dp 2; pp 1 x dp 1 x cp 2").ok());
+  run.flags["--strategies"] = {"pp 1 x dp 2; pp 1 x dp 1 x cp 2"};
+  const auto read = ReadRunRecord(folder.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->flags, run.flags);
+  EXPECT_EQ(read->job.SerializeAsString(), run.job.SerializeAsString());
+  EXPECT_EQ(read->auto_tune, R"({"winner":2})");
+}
+
 TEST(RunRecord, WhatIsNoneNamesItsFile) {
   const TemporaryFolder folder;
   EXPECT_EQ(ReadRunRecord(folder.path()).status().code(), absl::StatusCode::kNotFound);
