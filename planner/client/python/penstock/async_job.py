@@ -16,6 +16,7 @@ from penstock.job_messages import (
     MeasuredInstruction,
     MeasuredValidation,
     RankProgram,
+    Strategy,
     Submissions,
     batch_of,
     ended_before,
@@ -24,9 +25,11 @@ from penstock.job_messages import (
     ranks_of,
     reader_of,
     reports_of,
+    strategies_request_of,
     submission_of,
 )
 from penstock.methods import (
+    CHANGE_STRATEGIES,
     DELETE_JOB,
     DRAIN_JOB,
     GET_ITERATION,
@@ -36,6 +39,7 @@ from penstock.methods import (
     SUBMIT_BATCHES,
 )
 from penstock.plan import Plan, plan_of
+from penstock.request import Length
 from penstock.v1 import job_pb2, planner_service_pb2
 
 
@@ -162,6 +166,18 @@ class AsyncJob:
     async def status(self, *, timeout: float | None = None) -> planner_service_pb2.JobStatus:
         """See Job.status."""
         return (await self._connection.call(GET_JOB, job_request_of(self.spec.job_id), timeout)).status
+
+    async def change_strategies(
+        self,
+        strategies: Iterable[Strategy] = (),
+        *,
+        typical: Iterable[Length] = (),
+        typical_batch_size: int = 0,
+        timeout: float | None = None,
+    ) -> planner_service_pb2.ChangeStrategiesResponse:
+        """See Job.change_strategies."""
+        request = strategies_request_of(self.spec.job_id, strategies, typical, typical_batch_size)
+        return await self._connection.call(CHANGE_STRATEGIES, request, timeout)
 
     async def drain(self, *, timeout: float | None = None) -> None:
         """See Job.drain."""

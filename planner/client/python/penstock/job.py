@@ -24,6 +24,7 @@ from penstock.job_messages import (
     MeasuredInstruction,
     MeasuredValidation,
     RankProgram,
+    Strategy,
     Submissions,
     batch_of,
     ended_before,
@@ -32,9 +33,11 @@ from penstock.job_messages import (
     ranks_of,
     reader_of,
     reports_of,
+    strategies_request_of,
     submission_of,
 )
 from penstock.methods import (
+    CHANGE_STRATEGIES,
     DELETE_JOB,
     DRAIN_JOB,
     GET_ITERATION,
@@ -44,6 +47,7 @@ from penstock.methods import (
     SUBMIT_BATCHES,
 )
 from penstock.plan import Plan, plan_of
+from penstock.request import Length
 from penstock.v1 import job_pb2, planner_service_pb2
 
 
@@ -196,6 +200,26 @@ class Job:
     def status(self, *, timeout: float | None = None) -> planner_service_pb2.JobStatus:
         """Its state, and `next_iteration`, from which one that was started again goes on submitting."""
         return self._connection.call(GET_JOB, job_request_of(self.spec.job_id), timeout).status
+
+    def change_strategies(
+        self,
+        strategies: Iterable[Strategy] = (),
+        *,
+        typical: Iterable[Length] = (),
+        typical_batch_size: int = 0,
+        timeout: float | None = None,
+    ) -> planner_service_pb2.ChangeStrategiesResponse:
+        """Has the iterations that are not planned yet run on the fastest of these, a job's workers as they are; returns the numbers
+        that they have in its programs, and the first iteration that runs on one. Of a job that was registered with strategies.
+        None: says which hold, and changes nothing.
+
+            job.change_strategies([{"pp": 2, "dp": 4}, [{"tp": 4}, {"dp": 4}]])  # a mesh, and two side by side
+
+        typical: lengths such as batches have from now on, of which stages are chosen; none: they stay.
+
+        Unavailable: workers join, or the job is prepared; InvalidArgument names what is wrong."""
+        request = strategies_request_of(self.spec.job_id, strategies, typical, typical_batch_size)
+        return self._connection.call(CHANGE_STRATEGIES, request, timeout)
 
     def drain(self, *, timeout: float | None = None) -> None:
         """No more batches are taken; what was accepted is still planned, then the programs end."""

@@ -27,6 +27,8 @@ class ValidatedBatch:
 
 
 Batch = Samples | ValidatedBatch
+# A mesh by its degrees ({"pp": 2, "dp": 4}; those that are not named are 1), several side by side, or the message.
+Strategy = Mapping[str, int] | Sequence[Mapping[str, int]] | job_pb2.Strategy
 
 
 @dataclass(frozen=True)
@@ -207,3 +209,40 @@ class Submissions:
         for batch in self._batches:
             return batch_of(batch, self.next_iteration)
         return None
+
+
+_DEGREES = {"pp": "pipeline", "dp": "data", "tp": "tensor", "cp": "context", "ep": "expert"}
+
+
+def _mesh_of(place: int, degrees: Mapping[str, int]) -> job_pb2.Mesh:
+    """Raises ValueError, naming the place, for a degree that there is not."""
+    unknown = [name for name in degrees if name not in _DEGREES]
+    if unknown:
+        raise ValueError(f"strategies[{place}]: {unknown[0]!r} is none of {', '.join(_DEGREES)}")
+    mesh = job_pb2.Mesh(pipeline=1, data=1)
+    for name, degree in degrees.items():
+        if degree != 1:
+            setattr(mesh, _DEGREES[name], degree)
+    return mesh
+
+
+def _strategy_of(place: int, strategy: Strategy) -> job_pb2.Strategy:
+    if isinstance(strategy, job_pb2.Strategy):
+        return strategy
+    meshes = [strategy] if isinstance(strategy, Mapping) else strategy
+    return job_pb2.Strategy(meshes=[job_pb2.StrategyMesh(mesh=_mesh_of(place, mesh)) for mesh in meshes])
+
+
+def strategies_request_of(
+    job_id: str, strategies: Iterable[Strategy], typical: Iterable[Length], typical_batch_size: int
+) -> planner_service_pb2.ChangeStrategiesRequest:
+    """Raises ValueError, naming the place, for what no message can hold."""
+    samples = [sample_of(place, length) for place, length in enumerate(typical)]
+    return planner_service_pb2.ChangeStrategiesRequest(
+        job_id=job_id,
+        strategies=[_strategy_of(place, strategy) for place, strategy in enumerate(strategies)],
+        typical_samples=[
+            job_pb2.SampleLengths(input_tokens=sample.input_tokens, target_tokens=sample.target_tokens) for sample in samples
+        ],
+        typical_batch_size=typical_batch_size,
+    )

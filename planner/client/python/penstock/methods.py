@@ -49,5 +49,8 @@ REPORT_ITERATION = Method(
 )
 GET_JOB = Method("GetJob", pb.GetJobRequest.SerializeToString, pb.GetJobResponse.FromString)
 GET_ITERATION = Method("GetIteration", pb.GetIterationRequest.SerializeToString, _iteration)
+CHANGE_STRATEGIES = Method(
+    "ChangeStrategies", pb.ChangeStrategiesRequest.SerializeToString, pb.ChangeStrategiesResponse.FromString
+)
 DRAIN_JOB = Method("DrainJob", pb.DrainJobRequest.SerializeToString, pb.DrainJobResponse.FromString)
 DELETE_JOB = Method("DeleteJob", pb.DeleteJobRequest.SerializeToString, pb.DeleteJobResponse.FromString)

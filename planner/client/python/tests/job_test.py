@@ -14,7 +14,7 @@ from penstock import compact, errors, methods
 from penstock.connection import next_of
 from penstock.job_messages import reader_of
 from penstock.request import Length
-from penstock.v1 import plan_pb2, planner_service_pb2
+from penstock.v1 import job_pb2, plan_pb2, planner_service_pb2
 
 LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
 # Nothing is chosen from samples, so a job is prepared at once.
@@ -36,6 +36,42 @@ class WithAJob(WithAPlanner):
         job = self.planner.client.job(self.id(), options=STAGES, **MESH, **more)
         self.addCleanup(job.delete)
         return job
+
+
+class ChangedStrategies(WithAPlanner):
+    """Of a job that somebody has registered with strategies, as `penstock up --strategies` does."""
+
+    def job(self) -> penstock.Job:
+        plain = self.planner.client.job(self.id() + ".plain", **MESH)
+        self.addCleanup(plain.delete)
+        spec = job_pb2.JobSpec()
+        spec.CopyFrom(plain.spec)
+        spec.job_id = self.id()
+        spec.planning.parameter_shares = True
+        spec.planning.ClearField("layers_per_stage")
+        spec.strategies.add().meshes.add().mesh.CopyFrom(spec.mesh)
+        request = planner_service_pb2.RegisterJobRequest(job=spec)
+        plain._connection.call(methods.REGISTER_JOB, request, 60)
+        job = self.planner.client.find_job(self.id())
+        self.addCleanup(job.delete)
+        return job
+
+    def test_later_iterations_run_on_them(self) -> None:
+        job = self.job()
+        self.assertEqual(list(job.change_strategies().strategies), [0])
+        mesh = {"dp": job.ranks}
+        changed = job.change_strategies([mesh], typical=[100, (20, 300)], typical_batch_size=8)
+        self.assertEqual((changed.from_iteration, list(changed.strategies)), (0, [1]))
+        job.submit([batch(0)], 0)
+        self.assertEqual(next(job.programs(0)).message.strategy, 1)
+        self.assertEqual(list(job.change_strategies().strategies), [1])
+
+    def test_what_is_wrong_is_named(self) -> None:
+        job = self.job()
+        with self.assertRaisesRegex(ValueError, r"strategies\[1\]: 'xp' is none of pp"):
+            job.change_strategies([{"pp": 2}, {"xp": 2}])
+        with self.assertRaisesRegex(errors.InvalidArgument, r"strategies\[0\]"):
+            job.change_strategies([[{"pp": 1}, {"dp": job.ranks}]])
 
 
 class Compact(WithAJob):
