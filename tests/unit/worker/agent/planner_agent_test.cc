@@ -257,7 +257,20 @@ v1::StreamProgramsResponse ProgramOnAnother(uint64_t iteration) {
   response.add_layers_per_stage(2);
   response.mutable_program()->set_replica(1);
   response.mutable_program()->set_stages(0, 0);
+  v1::CollectiveGroup* all = response.add_groups();
+  for (const v1::Op op : {v1::OP_RESHARD, v1::OP_RESHARD, v1::OP_OPTIMIZER_STEP}) {
+    const int id = response.program().instructions_size();
+    v1::Instruction* instruction = response.mutable_program()->add_instructions();
+    instruction->set_id(static_cast<uint32_t>(id));
+    instruction->set_op(op);
+    instruction->set_stream(op == v1::OP_RESHARD ? v1::STREAM_COLLECTIVE : v1::STREAM_COMPUTE);
+    if (op == v1::OP_RESHARD) instruction->set_part(static_cast<uint32_t>(id));
+    if (id > 0) instruction->add_deps(static_cast<uint32_t>(id - 1));
+    instruction->mutable_collective()->set_sequence(static_cast<uint32_t>(id));
+    instruction->mutable_collective()->set_bytes(8);
+  }
   for (uint32_t rank = 0; rank < 2; ++rank) {
+    all->add_ranks(rank);
     v1::StageTopology* stage = response.mutable_new_topology()->add_replicas()->add_stages();
     stage->set_decoder_layers(2);
     stage->add_ranks(rank);
