@@ -131,7 +131,7 @@ TEST_F(StrategiesTest, IterationsOnDifferentStrategiesTrainWhatOneMeshTrains) {
 
 // There and back, with the same processes: groups of context ranks that no strategy had before are
 // joined when the first program of each comes.
-TEST_F(StrategiesTest, ARunThatIsGivenOthersWhileItTrainsTrainsWhatOneMeshTrains) {
+TEST_F(StrategiesTest, ARunThatIsGivenOthersWhileItTrainsTrainsWhatAnUndisturbedOneTrains) {
   constexpr const char* kOthers = "pp 1 x dp 1 x cp 2";
   constexpr const char* kFirst = "pp 2 x dp 1; pp 1 x dp 2";
   const std::vector<std::string> length = {"--iterations", "90", "--lr", "1e-4"};
@@ -167,16 +167,16 @@ TEST_F(StrategiesTest, ARunThatIsGivenOthersWhileItTrainsTrainsWhatOneMeshTrains
     }
   }
   EXPECT_FALSE(others.empty());
-  ASSERT_NO_FATAL_FAILURE(Run("one", with({"--pp", "1", "--dp", "1"})));
-  ExpectLossesOf("run", "one");
+  ASSERT_NO_FATAL_FAILURE(Run("undisturbed", with({"--strategies", kFirst})));
+  ExpectLossesOf("run", "undisturbed");
 }
 
 // Workers that are started again register with all strategies; a run that is resumed has those that held
 // last.
 TEST_F(StrategiesTest, StrategiesThatARunWasGivenOutliveItsWorkersAndItsEnd) {
+  constexpr const char* kFirst = "pp 2 x dp 1; pp 1 x dp 2";
   constexpr const char* kOthers = "pp 1 x dp 1 x cp 2";
-  PenstockRun up(folder_, "run",
-                 Arguments("run", {"--strategies", "pp 2 x dp 1; pp 1 x dp 2", "--max-restarts", "3"}));
+  PenstockRun up(folder_, "run", Arguments("run", {"--strategies", kFirst, "--max-restarts", "3"}));
   ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 2/"));
   Stop(up);
   const int from = Change("run", kOthers);
@@ -191,8 +191,8 @@ TEST_F(StrategiesTest, StrategiesThatARunWasGivenOutliveItsWorkersAndItsEnd) {
                       {"up", "--resume", "--run-dir", folder_.Path("run"), "--iterations", "50"});
   ASSERT_EQ(resumed.Wait(), 0) << resumed.errors();
   EXPECT_THAT(resumed.output(), HasSubstr(kOthers));
-  ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1", "--iterations", "50"}));
-  ExpectLossesOf("run", "one");
+  ASSERT_NO_FATAL_FAILURE(Run("undisturbed", {"--strategies", kFirst, "--iterations", "50"}));
+  ExpectLossesOf("run", "undisturbed");
 }
 
 // The same job, run by devices that take the plan's times: their pace leaves time for the change.
