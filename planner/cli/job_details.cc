@@ -131,15 +131,9 @@ std::string LossesText(const std::string& job, const JobDetails& details) {
 
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details) {
   if (!details.has_value()) {
-    return {{"mesh", nullptr},
-            {"strategies", nullptr},
-            {"active_strategies", nullptr},
-            {"active_from", nullptr},
-            {"share_weights", nullptr},
-            {"task_losses", nullptr},
-            {"router_losses", nullptr},
-            {"dropped_expert_rows", nullptr},
-            {"validation", nullptr}};
+    return {{"mesh", nullptr},          {"strategies", nullptr},          {"active_strategies", nullptr},
+            {"active_from", nullptr},   {"share_weights", nullptr},       {"task_losses", nullptr},
+            {"router_losses", nullptr}, {"dropped_expert_rows", nullptr}, {"validation", nullptr}};
   }
   return {{"mesh", MeshJson(details->mesh)},
           {"strategies", StrategiesJson(details->strategies)},
