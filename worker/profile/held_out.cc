@@ -7,14 +7,13 @@
 
 #include "common/status/status_macros.h"
 #include "worker/profile/held_out_shapes.h"
-#include "worker/profile/measured_passes.h"
+#include "worker/profile/shape_visits.h"
 #include "worker/profile/stage_run.h"
 
 namespace penstock::worker {
 namespace {
 
 constexpr int64_t kMostHeldOutTokens = 8192;
-constexpr size_t kFewestHeldOutShapes = 4;
 constexpr double kLayersShareOfTime = 0.75;
 
 struct HeldOutPartRun {
@@ -34,15 +33,9 @@ HeldOutPass PassOf(HeldOutPart part, const MicroBatch& shape, int64_t loss_token
   return pass;
 }
 
-// The kinds of passes of one shape, as they are measured in turns.
-std::vector<Turn> TurnsOf(StageRun& run, HeldOutPart part) {
-  std::vector<Turn> turns = {{&run, PassKind()}};
-  // The head is not recomputed, and its backward pass is one.
-  if (part == HeldOutPart::kHead) return turns;
-  turns.push_back({&run, {.split = true}});
-  turns.push_back({&run, {.recompute = {.selective = 1}}});
-  turns.push_back({&run, {.recompute = {.full = 1}}});
-  return turns;
+// The head is not recomputed, and its backward pass is one.
+std::vector<PassKind> KindsOf(HeldOutPart part) {
+  return part == HeldOutPart::kHead ? std::vector<PassKind>(1) : KindsOfLayer();
 }
 
 void AddPasses(const HeldOutPass& shape, const std::vector<PassTimes>& times, HeldOutTimes& held_out) {
@@ -53,13 +46,14 @@ void AddPasses(const HeldOutPass& shape, const std::vector<PassTimes>& times, He
     pass.duration_ns = ns;
   };
   if (shape.part == HeldOutPart::kHead)
-    return add(HeldOutKind::kBoth, HeldOutRecompute::kNone, times[0].forward_ns + times[0].backward_ns);
-  add(HeldOutKind::kForward, HeldOutRecompute::kNone, times[0].forward_ns);
-  add(HeldOutKind::kBackward, HeldOutRecompute::kNone, times[0].backward_ns);
-  add(HeldOutKind::kBackwardInput, HeldOutRecompute::kNone, times[1].backward_ns);
-  add(HeldOutKind::kBackwardWeight, HeldOutRecompute::kNone, times[1].weight_ns);
-  add(HeldOutKind::kBackward, HeldOutRecompute::kSelective, times[2].backward_ns);
-  add(HeldOutKind::kBackward, HeldOutRecompute::kFull, times[3].backward_ns);
+    return add(HeldOutKind::kBoth, HeldOutRecompute::kNone,
+               times[kPlain].forward_ns + times[kPlain].backward_ns);
+  add(HeldOutKind::kForward, HeldOutRecompute::kNone, times[kPlain].forward_ns);
+  add(HeldOutKind::kBackward, HeldOutRecompute::kNone, times[kPlain].backward_ns);
+  add(HeldOutKind::kBackwardInput, HeldOutRecompute::kNone, times[kSplit].backward_ns);
+  add(HeldOutKind::kBackwardWeight, HeldOutRecompute::kNone, times[kSplit].weight_ns);
+  add(HeldOutKind::kBackward, HeldOutRecompute::kSelective, times[kSelective].backward_ns);
+  add(HeldOutKind::kBackward, HeldOutRecompute::kFull, times[kFull].backward_ns);
 }
 
 class HeldOutMeasurement {
@@ -80,13 +74,13 @@ class HeldOutMeasurement {
   absl::Status Measure(const HeldOutPartRun& part) {
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run,
                               StageRun::Create(config_, part.range, {}, copies_, place_, time_.clocks()));
-    const double start = run.clocks().budget();
-    const double each_ns = part.budget_ns / static_cast<double>(shapes_.size());
-    for (size_t i = 0; i < shapes_.size(); ++i) {
-      if (i >= kFewestHeldOutShapes && run.clocks().budget() - start > part.budget_ns) break;
-      const absl::Status measured = MeasureShape(run, part.part, shapes_[i], each_ns);
-      if (absl::IsResourceExhausted(measured) && i >= kFewestHeldOutShapes) break;
-      PENSTOCK_RETURN_IF_ERROR(measured);
+    KeptTimes keeps_nothing;
+    PENSTOCK_ASSIGN_OR_RETURN(const VisitedShapes visited, VisitShapes(run, shapes_, KindsOf(part.part),
+                                                                       part.budget_ns, {&keeps_nothing, ""}));
+    interference_.Add(visited.interference);
+    for (size_t i = 0; i < visited.shapes.size(); ++i) {
+      const ShapeTimes& times = visited.shapes[i];
+      AddPasses(PassOf(part.part, shapes_[i], times.loss_tokens), times.kinds, times_);
     }
     return absl::OkStatus();
   }
@@ -101,15 +95,6 @@ class HeldOutMeasurement {
   const ModelConfig& config() const { return config_; }
 
  private:
-  absl::Status MeasureShape(StageRun& run, HeldOutPart part, const MicroBatch& shape, double budget_ns) {
-    PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
-    const std::vector<Turn> turns = TurnsOf(run, part);
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
-                              MeasureQuietly(turns, budget_ns, interference_));
-    AddPasses(PassOf(part, shape, run.loss_tokens()), times, times_);
-    return absl::OkStatus();
-  }
-
   ModelConfig config_;
   const at::Device place_;
   const std::vector<MicroBatch> shapes_;

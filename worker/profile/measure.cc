@@ -48,23 +48,23 @@ MeasuredLayer ToLayer(const MeasuredPasses& passes) {
   return layer;
 }
 
-TokenFigures AllFigures(const StageRun&, const MicroBatch& shape) { return FiguresOf(shape); }
+TokenFigures AllFigures(const MicroBatch& shape, int64_t) { return FiguresOf(shape); }
 
 FiguresOfStage FiguresOfLayer(const ShapeWindows& windows) {
-  return [windows](const StageRun&, const MicroBatch& shape) { return FiguresOf(shape, windows); };
+  return [windows](const MicroBatch& shape, int64_t) { return FiguresOf(shape, windows); };
 }
 
-TokenFigures SourceFigures(const StageRun&, const MicroBatch& shape) {
+TokenFigures SourceFigures(const MicroBatch& shape, int64_t) {
   const TokenFigures figures = FiguresOf(shape);
   return {.source = figures.source, .source_square = figures.source_square};
 }
 
 // Head and embedding do not care how tokens are divided into rows.
-TokenFigures LossFigures(const StageRun& run, const MicroBatch&) {
-  return {.target = static_cast<double>(run.loss_tokens())};
+TokenFigures LossFigures(const MicroBatch&, int64_t loss_tokens) {
+  return {.target = static_cast<double>(loss_tokens)};
 }
 
-TokenFigures EmbeddedFigures(const StageRun&, const MicroBatch& shape) {
+TokenFigures EmbeddedFigures(const MicroBatch& shape, int64_t) {
   const TokenFigures figures = FiguresOf(shape);
   return {.target = figures.source > 0 ? figures.source : figures.target};
 }

@@ -9,8 +9,8 @@
 #include "absl/types/span.h"
 #include "worker/profile/core_share.h"
 #include "worker/profile/fit.h"
-#include "worker/profile/kept_times.h"
 #include "worker/profile/measured_profile.h"
+#include "worker/profile/shape_visits.h"
 #include "worker/profile/stage_run.h"
 #include "worker/program/program.h"
 
@@ -33,24 +33,12 @@ struct MeasuredPasses {
   Interference interference;
 };
 
-// Which figures of a micro-batch the time of a stage may depend on.
-using FiguresOfStage = std::function<TokenFigures(const StageRun& run, const MicroBatch& shape)>;
+// Which figures of a micro-batch the time of a stage may depend on; `loss_tokens`: positions that the loss
+// counts.
+using FiguresOfStage = std::function<TokenFigures(const MicroBatch& shape, int64_t loss_tokens)>;
 
-// MeasureInTurns, once more where others kept the thread from its core; the quieter one counts. Possible
-// errors: those of the passes.
-absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
-                                                      Interference& interference);
-
-// What is found of a part of the model is kept under its name and the number of the shape, and what was kept
-// is not measured again.
-struct KeptPart {
-  // Outlives the call.
-  KeptTimes* times = nullptr;
-  std::string name;
-};
-
-// Of the shapes, small ones first, those for which there is time and memory, at least four. `layer`: measure
-// every kind of backward pass. Possible errors: those of the passes and of `kept`.
+// Of the shapes that VisitShapes has time for. `layer`: measure every kind of backward pass. Possible errors:
+// those of VisitShapes.
 absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<MicroBatch>& shapes,
                                              const FiguresOfStage& figures, bool layer, double budget_ns,
                                              const KeptPart& kept);

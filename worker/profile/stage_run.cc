@@ -23,6 +23,8 @@ constexpr double kMostCachedBytes = 64 << 20;
 // Passes between two readings of the clock, of a GPU: a stage's layers follow each other without the host
 // waiting, so that starting the kernels of one is hidden behind those of the layer before.
 constexpr size_t kPassesInARow = 4;
+// Passes that take longer need none before them that warms caches up.
+constexpr double kLongNs = 20e6;
 
 PassTimes Medians(const std::vector<PassTimes>& repeats) {
   const auto of = [&](double PassTimes::*member) {
@@ -155,14 +157,22 @@ at::Tensor StageRun::Activation(const MicroBatch& shape, int64_t layer) const {
 absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(absl::Span<const Turn> turns, double budget_ns) {
   const NanosecondClock& clock = turns.front().run->clocks().budget;
   const double start = clock();
-  for (const Turn& turn : turns) PENSTOCK_RETURN_IF_ERROR(turn.run->Once(turn.kind).status());
   std::vector<std::vector<PassTimes>> repeats(turns.size());
-  do {
+  const auto round = [&](const auto& counts) -> absl::Status {
     for (size_t i = 0; i < turns.size(); ++i) {
       PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, turns[i].run->Once(turns[i].kind));
-      repeats[i].push_back(times);
+      if (counts(times)) repeats[i].push_back(times);
     }
-  } while (repeats.front().size() < kMostRepeats && clock() - start < budget_ns);
+    return absl::OkStatus();
+  };
+  PENSTOCK_RETURN_IF_ERROR(
+      round([](const PassTimes& times) { return times.forward_ns + times.backward_ns > kLongNs; }));
+  const auto all = [](const PassTimes&) { return true; };
+  const auto is_any_empty = [&] {
+    return std::ranges::any_of(repeats, [](const auto& of_turn) { return of_turn.empty(); });
+  };
+  while (is_any_empty() || (repeats.front().size() < kMostRepeats && clock() - start < budget_ns))
+    PENSTOCK_RETURN_IF_ERROR(round(all));
   std::vector<PassTimes> medians;
   medians.reserve(turns.size());
   for (const std::vector<PassTimes>& of_turn : repeats) medians.push_back(Medians(of_turn));

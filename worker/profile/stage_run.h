@@ -100,8 +100,9 @@ struct Turn {
   PassKind kind = {};
 };
 
-// Medians for each of the turns, of the rounds that fit into `budget_ns`, after one that warms up; at least
-// one round. What slows the machine for a while slows all of them. All runs are prepared for one shape.
+// Medians for each of the turns, of the rounds that fit into `budget_ns`; at least one round. The first one
+// warms up, and counts where passes take so long that this makes no difference. What slows the machine for a
+// while slows all of them. All runs are prepared for one shape.
 absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(absl::Span<const Turn> turns, double budget_ns);
 
 }  // namespace penstock::worker

@@ -1,0 +1,62 @@
+// Times of passes over micro-batches of several shapes, each of which is visited several times.
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<ShapeTimes> times,
+//                             VisitShapes(run, shapes, kinds, budget_ns, {&kept, "layer"}));
+//
+// A host that others use is slower in one second than in another, and not for all kinds of work alike. A
+// shape that is measured in one go has what these seconds were like, and a fit to such shapes finds, say,
+// attention half as dear again. Visits that are spread over the whole time give all shapes the same share of
+// slow seconds, and medians of visits have little of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/profile/core_share.h"
+#include "worker/profile/kept_times.h"
+#include "worker/profile/stage_run.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// What is found of a part of the model is kept under its name, the number of the shape and that of the visit,
+// and what was kept is not measured again.
+struct KeptPart {
+  // Outlives the call.
+  KeptTimes* times = nullptr;
+  std::string name;
+};
+
+// MeasureInTurns, once more where others kept the thread from its core; the quieter one counts. Possible
+// errors: those of the passes.
+absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
+                                                      Interference& interference);
+
+// Of a layer: its forward pass, and every kind of backward pass behind it.
+enum LayerKind : uint8_t { kPlain, kSplit, kSelective, kFull };
+std::vector<PassKind> KindsOfLayer();
+
+struct ShapeTimes {
+  // Positions that the loss counts.
+  int64_t loss_tokens = 0;
+  // Of each kind of passes. The first is measured at every visit, the others at the first one, beside it.
+  std::vector<PassTimes> kinds;
+};
+
+struct VisitedShapes {
+  // Of the first so many shapes.
+  std::vector<ShapeTimes> shapes;
+  Interference interference;
+};
+
+// Of the shapes, small ones first, those for which there is time and memory, at least four: first one visit
+// each, with all `kinds` of passes, then more until the time is over. Possible errors: those of the passes
+// and of `kept`.
+absl::StatusOr<VisitedShapes> VisitShapes(StageRun& run, absl::Span<const MicroBatch> shapes,
+                                          absl::Span<const PassKind> kinds, double budget_ns,
+                                          const KeptPart& kept);
+
+}  // namespace penstock::worker
