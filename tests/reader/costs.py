@@ -350,7 +350,13 @@ class Costs:
         return max((slow.factor for slow in self.profile.slow_ranks if slow.rank in ranks), default=1)
 
     def transfer_ns(self, transferred_bytes, rank, other_rank):
-        """What a transfer between two ranks takes, nanoseconds."""
+        """What a transfer from one rank to another takes, nanoseconds."""
+        usual = self.usual_transfer_ns(transferred_bytes, rank, other_rank)
+        slow = [link.factor for link in self.profile.slow_links if (getattr(link, "from"), link.to) == (rank, other_rank)]
+        return round_half_up(usual * slow[0]) if slow else usual
+
+    def usual_transfer_ns(self, transferred_bytes, rank, other_rank):
+        """The same over a link that is not slow."""
         node = self.profile.cluster.gpus_per_node
         speed, latency = self._link(rank // node == other_rank // node)
         return latency + round_half_up(transferred_bytes / speed * 1e9)

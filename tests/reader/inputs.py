@@ -141,6 +141,12 @@ def with_slow_ranks(file, factors):
     return {**file, "profile": {**file["profile"], "slow_ranks": ranks}}
 
 
+def with_slow_links(file, factors):
+    """The same of a job in which some links are slow, by (from, to)."""
+    links = [{"from": ends[0], "to": ends[1], "factor": factor} for ends, factor in sorted(factors.items())]
+    return {**file, "profile": {**file["profile"], "slow_links": links}}
+
+
 def with_large_parameters(file, times, **cluster):
     """The same of layers with so many times the parameters, which come and go in several rounds."""
     layers = [{**layer, "parameter_bytes": times * layer["parameter_bytes"]} for layer in file["profile"]["layers"]]
@@ -205,6 +211,7 @@ PROFILES = {
     ),
     "gpt-fast": gpt_profile(cluster={"intra_node_collective_bytes_per_second": 5e11, "intra_node_collective_latency_ns": "7", "gpus_per_node": 16}),
     "gpt-slow": with_slow_ranks(gpt_profile(), {1: 1.37, 3: 2.113}),
+    "gpt-slow-links": with_slow_links(gpt_profile(), {(0, 1): 7.31, (1, 0): 3.5, (2, 3): 20.07, (3, 2): 1.001, (5, 1): 2}),
     "gpt-groups-slow": with_slow_ranks(gpt_profile(cluster={"gpus_per_node": 4, "attention_hides_exchange": True}), {2: 1.709, 5: 1.211, 6: 1.533}),
     # Exchanges that products of some experts outlast, and slow ones, as long as all products.
     "gpt-experts-beside": with_experts(

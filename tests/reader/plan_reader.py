@@ -185,7 +185,8 @@ def _check_durations(reading, world_costs, report):
                 report.compare("durations", place, "own_duration_ns", item.own_duration_ns, alone)
                 _compare_exchange(item, cost.exchange, place, report)
         elif item.transfer is not None:
-            duration = alone = world_costs.of_rank(rank).costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
+            ends = (rank, item.transfer.peer) if op == "SEND" else (item.transfer.peer, rank)
+            duration = alone = world_costs.of_rank(rank).costs.transfer_ns(item.transfer.bytes, *ends)
         else:
             duration = alone = _update_duration(reading, world_costs, rank, item, stage)
         durations[rank][item.id], own[rank][item.id] = duration, alone

@@ -73,7 +73,7 @@ class WorldCosts:
             return 0
         part = -(-self.reshard_bytes // others)
         # Links are the same of all meshes.
-        return others * self.of_rank(0).costs.transfer_ns(part, 0, others)
+        return others * self.of_rank(0).costs.usual_transfer_ns(part, 0, others)
 
     def _layers(self, rank):
         """{stage: layers} of a rank."""

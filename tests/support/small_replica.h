@@ -67,6 +67,7 @@ class SmallReplica {
     table.backward_ns = backward.data();
     table.weight_ns = weight.data();
     table.transfer_ns = transfers_.data();
+    table.gradient_transfer_ns = transfers_.data();
     table.input_bytes = input.data();
     table.held_bytes = held.data();
     table.put_aside_bytes = put_aside.data();

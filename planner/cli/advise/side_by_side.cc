@@ -62,6 +62,7 @@ absl::StatusOr<std::optional<core::ReplicaKind>> KindOf(const v1::JobSpec& base,
   *job.mutable_mesh() = mesh;
   // It may be any of the ranks.
   job.mutable_profile()->clear_slow_ranks();
+  job.mutable_profile()->clear_slow_links();
   job.mutable_planning()->clear_share_weights();
   const auto planner = core::Planner::Create(job, core::Planner::Explain::kCauseAlone, core::RunSerially, {},
                                              nullptr, {.ranks = static_cast<int32_t>(ranks)});

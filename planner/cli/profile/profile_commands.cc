@@ -69,6 +69,15 @@ std::string SlowRanks(const v1::CostProfile& profile) {
 }
 
 // Likewise.
+std::string DescribeSlowLinks(const v1::CostProfile& profile) {
+  if (profile.slow_links().empty()) return "";
+  std::vector<std::string> links;
+  for (const v1::SlowLink& slow : profile.slow_links())
+    links.push_back(absl::StrFormat("%d to %d (%.3g times as long)", slow.from(), slow.to(), slow.factor()));
+  return absl::StrCat("slow links    ", absl::StrJoin(links, ", "), "\n");
+}
+
+// Likewise.
 std::string UnevenExperts(const v1::CostProfile& profile) {
   if (profile.expert_loads().empty()) return "";
   std::vector<std::string> loads;
@@ -94,7 +103,7 @@ std::string Describe(const v1::CostProfile& profile) {
       cluster.gpus_per_node(), " ranks a node\n", "links         ",
       Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
       Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
-      SlowRanks(profile), UnevenExperts(profile), Noise(profile),
+      SlowRanks(profile), DescribeSlowLinks(profile), UnevenExperts(profile), Noise(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
                       "--shard-optimizer-state; a step takes %.3g ns a byte\n\n",
                       profile.state_bytes_per_parameter_byte(),

@@ -131,9 +131,11 @@ class CostsAudit {
     const int64_t bytes = BoundaryBytes(lower, CostsOf(instruction, place_.context).share);
     Expect(program, instruction, "transfer.bytes", static_cast<int64_t>(instruction.transfer().bytes()),
            bytes);
+    const bool sends = instruction.op() == v1::OP_SEND;
+    const auto rank = static_cast<int>(program.rank());
+    const auto peer = static_cast<int>(instruction.transfer().peer());
     Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
-           costs_.TransferNs(bytes, static_cast<int>(program.rank()),
-                             static_cast<int>(instruction.transfer().peer())));
+           costs_.TransferNs(bytes, sends ? rank : peer, sends ? peer : rank));
   }
 
   void CheckReduce(const v1::Program& program, const v1::Instruction& instruction) {

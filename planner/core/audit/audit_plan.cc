@@ -66,7 +66,10 @@ absl::StatusOr<MeshAudit> ReadMesh(const v1::Plan& plan, const v1::CostProfile& 
   audit.plan = PlanOfMesh(plan, mesh);
   audit.profile = profile;
   audit.range = RangeOfMesh(plan, mesh);
-  if (MeshCount(plan) > 1) KeepSlowRanks(audit.range.first_rank, audit.range.ranks, &audit.profile);
+  if (MeshCount(plan) > 1) {
+    KeepSlowRanks(audit.range.first_rank, audit.range.ranks, &audit.profile);
+    KeepSlowLinks(audit.range.first_rank, audit.range.ranks, &audit.profile);
+  }
   const World world = MeshCount(plan) == 1
                           ? World()
                           : World{.first_rank = audit.range.first_rank, .ranks = plan.programs_size()};

@@ -36,6 +36,13 @@ Op PassOf(v1::Op op) {
   return op == v1::OP_BACKWARD_INPUT ? Op::kBackwardInput : Op::kBackwardWeight;
 }
 
+int64_t NsOfTransfer(const CostModel& costs, const v1::Instruction& instruction, int rank) {
+  const auto bytes = static_cast<int64_t>(instruction.transfer().bytes());
+  const auto peer = static_cast<int>(instruction.transfer().peer());
+  return instruction.op() == v1::OP_SEND ? costs.TransferNs(bytes, rank, peer)
+                                         : costs.TransferNs(bytes, peer, rank);
+}
+
 int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const RankPlace& place, int rank,
                     const v1::Instruction& instruction, const ReshardDurations& reshards) {
   const auto stage = static_cast<int>(instruction.stage());
@@ -48,8 +55,7 @@ int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const Rank
                           static_cast<int>(instruction.micro_batch()), stage, place.context);
     case v1::OP_SEND:
     case v1::OP_RECV:
-      return costs.TransferNs(static_cast<int64_t>(instruction.transfer().bytes()), rank,
-                              static_cast<int>(instruction.transfer().peer()));
+      return NsOfTransfer(costs, instruction, rank);
     case v1::OP_REDUCE_GRADIENTS:
       return costs.ReduceNs(stage, place.tensor);
     case v1::OP_RESHARD:

@@ -19,7 +19,9 @@ int64_t PlaceFigures::BoundaryBytes(int stage, int32_t micro_batch) const {
 }
 
 int64_t PlaceFigures::TransferNs(int stage, int32_t micro_batch, int other_rank) const {
-  if (!is_group()) return pipeline_.costs.transfer_ns[pipeline_.costs.at(micro_batch, stage)];
+  // The pipeline's of activations are not those of gradients where links are slow.
+  if (!is_group() && !costs_.slow_links().any())
+    return pipeline_.costs.transfer_ns[pipeline_.costs.at(micro_batch, stage)];
   return costs_.TransferNs(BoundaryBytes(stage, micro_batch), rank_, other_rank);
 }
 

@@ -32,6 +32,7 @@ constexpr Limit kEfficiency = {100, "parts of the speed of a whole layer"};
 constexpr Limit kShare = {1, "a share between 0 and 1"};
 constexpr Limit kNoise = {1, "parts of a pass, 0.05 for 5 %"};
 constexpr double kMostSlowness = 100;
+constexpr double kMostLinkSlowness = 10'000;
 constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
 // What-if questions set links that are as good as free.
 constexpr Limit kBandwidth = {1e22, "bytes a second"};
@@ -254,6 +255,27 @@ absl::Status CheckSlowRanks(const v1::CostProfile& profile) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSlowLinks(const v1::CostProfile& profile) {
+  for (int i = 0; i < profile.slow_links_size(); ++i) {
+    const v1::SlowLink& slow = profile.slow_links(i);
+    const std::string field = absl::StrCat("slow_links[", i, "]");
+    if (!(slow.factor() > 1 && slow.factor() <= kMostLinkSlowness)) {
+      return WrongInProfile(absl::StrCat(field, ".factor"),
+                            absl::StrCat(slow.factor(), "; above 1, at most ", kMostLinkSlowness));
+    }
+    if (slow.from() == slow.to())
+      return WrongInProfile(absl::StrCat(field, ".to"),
+                            absl::StrCat(slow.to(), "; another rank than `from`"));
+    if (i == 0) continue;
+    const v1::SlowLink& before = profile.slow_links(i - 1);
+    if (std::pair(slow.from(), slow.to()) <= std::pair(before.from(), before.to())) {
+      return WrongInProfile(absl::StrCat(field, ".from"),
+                            absl::StrCat(slow.from(), " to ", slow.to(), "; links must ascend"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckExpertLoads(const v1::CostProfile& profile) {
   for (int i = 0; i < profile.expert_loads_size(); ++i) {
     const v1::ExpertLoad& load = profile.expert_loads(i);
@@ -298,9 +320,8 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   PENSTOCK_RETURN_IF_ERROR(
       Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));
   PENSTOCK_RETURN_IF_ERROR(CheckSlowRanks(profile));
+  PENSTOCK_RETURN_IF_ERROR(CheckSlowLinks(profile));
   PENSTOCK_RETURN_IF_ERROR(CheckExpertLoads(profile));
-  if (!profile.slow_links().empty())
-    return WrongInProfile("slow_links", "single links are not planned for yet; leave it empty");
   PENSTOCK_RETURN_IF_ERROR(Check("pass_noise", profile.pass_noise(), kNoise));
   return CheckCluster(profile.cluster());
 }

@@ -425,6 +425,12 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec, const World& world) {
                    absl::StrCat("rank ", slow.rank(), "; job.mesh has ", job.topology.ranks(), " ranks"));
     }
   }
+  for (const v1::SlowLink& slow : spec.profile().slow_links()) {
+    const uint32_t rank = std::max(slow.from(), slow.to());
+    if (rank < static_cast<uint32_t>(job.topology.ranks())) continue;
+    return Wrong("job.profile.slow_links",
+                 absl::StrCat("rank ", rank, "; job.mesh has ", job.topology.ranks(), " ranks"));
+  }
   PENSTOCK_RETURN_IF_ERROR(ReadChoices(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadStageSplit(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadMemory(spec, &job));

@@ -176,6 +176,13 @@ std::vector<SlowRank> SlowRanksFromProto(const v1::CostProfile& profile) {
   return slow;
 }
 
+std::vector<SlowLink> SlowLinksFromProto(const v1::CostProfile& profile) {
+  std::vector<SlowLink> slow;
+  for (const v1::SlowLink& one : profile.slow_links())
+    slow.push_back({static_cast<int32_t>(one.from()), static_cast<int32_t>(one.to()), one.factor()});
+  return slow;
+}
+
 absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architecture architecture,
                                          const AttentionWindows& windows) {
   PENSTOCK_RETURN_IF_ERROR(CheckProfile(proto));
@@ -195,6 +202,7 @@ absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architect
   profile.optimizer_ns_per_parameter_byte = proto.optimizer_ns_per_parameter_byte();
   profile.cluster = ClusterFromProto(proto.cluster());
   profile.slow_ranks = SlowRanksFromProto(proto);
+  profile.slow_links = SlowLinksFromProto(proto);
   profile.pass_noise = proto.pass_noise();
   for (const v1::ExpertLoad& load : proto.expert_loads())
     profile.expert_loads.push_back({static_cast<int32_t>(load.ranks()), load.fullest()});

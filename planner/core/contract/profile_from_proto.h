@@ -20,5 +20,6 @@ absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& profile, Archite
 
 // Of a profile that is valid.
 std::vector<SlowRank> SlowRanksFromProto(const v1::CostProfile& profile);
+std::vector<SlowLink> SlowLinksFromProto(const v1::CostProfile& profile);
 
 }  // namespace penstock::core

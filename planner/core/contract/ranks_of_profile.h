@@ -20,4 +20,18 @@ inline void KeepSlowRanks(int64_t first_rank, int64_t ranks, v1::CostProfile* pr
   }
 }
 
+// Keeps the slow links between these ranks likewise.
+inline void KeepSlowLinks(int64_t first_rank, int64_t ranks, v1::CostProfile* profile) {
+  v1::CostProfile all;
+  all.mutable_slow_links()->Swap(profile->mutable_slow_links());
+  const auto is_own = [&](int64_t rank) { return rank >= first_rank && rank < first_rank + ranks; };
+  for (const v1::SlowLink& slow : all.slow_links()) {
+    if (!is_own(slow.from()) || !is_own(slow.to())) continue;
+    v1::SlowLink* own = profile->add_slow_links();
+    *own = slow;
+    own->set_from(static_cast<uint32_t>(slow.from() - first_rank));
+    own->set_to(static_cast<uint32_t>(slow.to() - first_rank));
+  }
+}
+
 }  // namespace penstock::core

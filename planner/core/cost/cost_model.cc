@@ -69,6 +69,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       nodes_(topology_, profile_.cluster.gpus_per_node, job.world.first_rank),
       world_(job.world),
       slow_groups_(profile_.slow_ranks, topology_),
+      slow_links_(profile_.slow_links),
       layer_model_(profile_, shape().group),
       exchange_model_(profile_, job, nodes_),
       repeated_(RepeatedHeadsOf(job, group().tensor)),
@@ -393,6 +394,17 @@ Link CostModel::LinkAcross(const Topology& topology, int replica, int stage) con
       return Link::kBetweenNodes;
   }
   return Link::kInsideNode;
+}
+
+double CostModel::SlownessAcross(const Topology& topology, int replica, int stage, bool gradients) const {
+  double slowness = 1;
+  for (int place = 0; slow_links_.any() && place < group().ranks(); ++place) {
+    const int lower = topology.RankOf(replica, stage, place);
+    const int upper = topology.RankOf(replica, stage + 1, place);
+    slowness = std::max(slowness,
+                        gradients ? slow_links_.FactorOf(upper, lower) : slow_links_.FactorOf(lower, upper));
+  }
+  return slowness;
 }
 
 int64_t CostModel::LinkNs(int64_t bytes, Link link) const {

@@ -22,6 +22,7 @@
 #include "planner/core/cost/repeated_heads.h"
 #include "planner/core/cost/reshard_time.h"
 #include "planner/core/cost/slow_groups.h"
+#include "planner/core/cost/slow_links.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/share.h"
 #include "planner/core/model/types.h"
@@ -159,9 +160,14 @@ class CostModel {
   // The slowest one from a stage's group to that of the next stage, over which equal places exchange.
   Link LinkAcross(const Topology& topology, int replica, int stage) const;
   int64_t LinkNs(int64_t bytes, Link link) const;
+  // Over the link from the one to the other, which may be slow.
   int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const {
-    return LinkNs(bytes, LinkBetween(from_rank, to_rank));
+    return slow_links_.Slowed(LinkNs(bytes, LinkBetween(from_rank, to_rank)), from_rank, to_rank);
   }
+  const SlowLinks& slow_links() const { return slow_links_; }
+  // Of the slowest link between equal places of a stage's group and the next stage's, on the way of
+  // activations and on that of gradients: at least 1.
+  double SlownessAcross(const Topology& topology, int replica, int stage, bool gradients) const;
   // Gradients of a tensor rank's part of the stage over the n ranks that have it (replicas x context ranks;
   // experts that ranks divide apart, over those that have them), in a ring of their order: 2 (n-1) steps of
   // bytes / n. With a divided optimizer state only the first half,
@@ -249,6 +255,7 @@ class CostModel {
   Nodes nodes_;
   World world_;
   SlowGroups slow_groups_;
+  SlowLinks slow_links_;
   LayerModel layer_model_;
   ExchangeModel exchange_model_;
   RepeatedHeads repeated_;

@@ -111,6 +111,14 @@ struct SlowRank {
   double factor = 1;
 };
 
+// See v1::SlowLink.
+struct SlowLink {
+  int32_t from = 0;
+  int32_t to = 0;
+  // Above 1.
+  double factor = 1;
+};
+
 // See v1::ExpertLoad.
 struct ExpertLoad {
   int32_t ranks = 0;
@@ -134,6 +142,8 @@ struct Profile {
   Cluster cluster;
   // Ascending by rank.
   std::vector<SlowRank> slow_ranks;
+  // Ascending by `from`, then `to`.
+  std::vector<SlowLink> slow_links;
   // Standard deviation of the logarithm of what passes take over what they are said to. 0: they are exact.
   double pass_noise = 0;
   // Ascending by ranks. Empty in a profile that is loaded (loaded_experts.h).

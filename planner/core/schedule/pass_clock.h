@@ -87,7 +87,7 @@ class PassClock {
   }
   // The gradient of the input of a stage that is not the first has been made. Returns when it arrives.
   int64_t SendGradient(const PassTable& table, int32_t micro_batch, int stage, int64_t end_ns) {
-    const int64_t transfer = table.transfer_ns[stage - 1][table.rows[micro_batch] + stage - 1];
+    const int64_t transfer = table.gradient_transfer_ns[stage - 1][table.rows[micro_batch] + stage - 1];
     const int64_t arrival =
         BookTransfer(end_ns, transfer, kGradients, &next_links_[position_of_stage_[stage - 1]],
                      &previous_links_[position_of_stage_[stage]]);

@@ -20,8 +20,10 @@ struct PassTable {
   // The whole backward pass, and the part of it that may be delayed.
   const int64_t* backward_ns = nullptr;
   const int64_t* weight_ns = nullptr;
-  // For each stage, of the activation that leaves it and its gradient: [rows[m] + s] of transfer_ns[s].
+  // For each stage, of the activation that leaves it, and of its gradient that comes back: [rows[m] + s] of
+  // transfer_ns[s]. The same but over links that are slow.
   const int64_t* const* transfer_ns = nullptr;
+  const int64_t* const* gradient_transfer_ns = nullptr;
   // Of the activation that is received: from when it is sent to the backward pass; part of held_bytes.
   const int64_t* input_bytes = nullptr;
   // Between forward and backward pass; between BACKWARD_INPUT and BACKWARD_WEIGHT; only around a pass.

@@ -23,6 +23,8 @@ struct PipelineCosts {
   // Of the activation that leaves the stage, and of its gradient that comes back; 0 on the last stage and
   // where the next stage is on the same rank.
   std::vector<int64_t> transfer_ns;
+  // Of the gradient, where a link is slow. Empty: the same.
+  std::vector<int64_t> gradient_transfer_ns;
   // 0: passes come back. Else FORWARDs are all, and nothing else holds a stage up that is faster than the one
   // above it: its FORWARD waits until that one has begun the micro-batch so many before, so that so many
   // activations at most wait there for their turn.
@@ -36,6 +38,10 @@ struct PipelineCosts {
     backward_ns.resize(size);
     weight_ns.resize(size);
     transfer_ns.resize(size);
+  }
+  int64_t TransferNs(int micro_batch, int stage, bool gradient) const {
+    return (gradient && !gradient_transfer_ns.empty() ? gradient_transfer_ns
+                                                      : transfer_ns)[at(micro_batch, stage)];
   }
   size_t at(int micro_batch, int stage) const { return static_cast<size_t>(micro_batch) * stages + stage; }
 };

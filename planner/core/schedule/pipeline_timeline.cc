@@ -184,7 +184,7 @@ void PipelineTimeline::StartTransfer(int boundary, int64_t now_ns) {
   previous_link_busy_[way.upper_rank] = 1;
   events_.push_back({EventKind::kTransferStart, PassKind::kForward, request.gradient, boundary,
                      request.micro_batch, now_ns});
-  PushEnd(now_ns + costs_->transfer_ns[costs_->at(request.micro_batch, boundary)],
+  PushEnd(now_ns + costs_->TransferNs(request.micro_batch, boundary, request.gradient),
           costs_->positions + boundary);
 }
 

@@ -63,7 +63,7 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
     work.push_back(static_cast<double>(candidate.table.work_ns(slot)));
   }
   candidate.replicas.resize(space.replicas());
-  const std::vector<double> speeds = ReplicaSpeeds(space.costs(), space.replicas(), tokens);
+  const std::vector<double> speeds = ReplicaSpeeds(space.costs(), space.topology(), tokens);
   const Groups slots_of_replicas =
       speeds.empty() ? BalancedGroups(work, space.replicas()) : BalancedGroups(work, speeds);
   for (size_t replica = 0; replica < slots_of_replicas.size(); ++replica) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/core/cost/rounding.h"
+
 namespace penstock::core {
 namespace {
 
@@ -34,6 +36,34 @@ ReplicaEvaluator::ReplicaEvaluator(const ScheduleSpace& space)
       scheduler_(space.costs().position_of_stage(), space.costs().positions(), space.stop()),
       replay_(space.costs().position_of_stage(), space.costs().positions(), space.stop()) {
   transfer_ns_.resize(space.costs().stages());
+  gradient_transfer_ns_.resize(space.costs().stages());
+  for (int replica = 0; replica < space.replicas(); ++replica)
+    link_slowness_.push_back(LinksOf(space, replica));
+}
+
+std::vector<ReplicaEvaluator::LinkSlowness> ReplicaEvaluator::LinksOf(const ScheduleSpace& space,
+                                                                      int replica) {
+  const CostModel& costs = space.costs();
+  std::vector<LinkSlowness> links;
+  if (!costs.slow_links().any()) return links;
+  bool any = false;
+  for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
+    const auto slowness = [&](bool gradients) {
+      return costs.SlownessAcross(space.topology(), replica, stage, gradients);
+    };
+    links.push_back({.activations = slowness(false), .gradients = slowness(true)});
+    any |= links.back().activations > 1 || links.back().gradients > 1;
+  }
+  return any ? links : std::vector<LinkSlowness>();
+}
+
+MicroBatchTable::Field ReplicaEvaluator::TransferField(int replica, int stage) const {
+  const Link link = space_.costs().LinkAcross(space_.topology(), replica, stage);
+  return link == Link::kInsideNode ? MicroBatchTable::kNearTransferNs : MicroBatchTable::kFarTransferNs;
+}
+
+bool ReplicaEvaluator::IsSlow(int replica) const {
+  return space_.costs().slow_groups().AnyOf(replica) || !link_slowness_[replica].empty();
 }
 
 void ReplicaEvaluator::SlowDown(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica) {
@@ -50,6 +80,15 @@ void ReplicaEvaluator::SlowDown(const MicroBatchTable& table, absl::Span<const i
       for (int stage = 0; stage < costs.stages(); ++stage)
         times[stage] = costs.slow_groups().Slowed(times[stage], replica, costs.position_of(stage));
     }
+    const std::vector<LinkSlowness>& links = link_slowness_[replica];
+    slowed_.resize(slowed_.size() + costs.stages());
+    int64_t* const row = &slowed_[rows_.back()];
+    for (size_t stage = 0; stage < links.size(); ++stage) {
+      int64_t& ns = row[TransferField(replica, static_cast<int>(stage)) * costs.stages() + stage];
+      row[MicroBatchTable::kFields * costs.stages() + stage] =
+          RoundToInteger(static_cast<double>(ns) * links[stage].gradients);
+      ns = RoundToInteger(static_cast<double>(ns) * links[stage].activations);
+    }
   }
 }
 
@@ -63,7 +102,7 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   const CostModel& costs = space_.costs();
   // A replica without work, where there are fewer samples than replicas, has nothing that could be slowed
   // down.
-  const bool slow = !slots.empty() && costs.slow_groups().AnyOf(replica);
+  const bool slow = !slots.empty() && IsSlow(replica);
   if (slow) SlowDown(table, slots, replica);
   const auto field = [&](Table::Field which) {
     return slow ? slowed_.data() + static_cast<ptrdiff_t>(which * costs.stages()) : table.field(which);
@@ -81,12 +120,13 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   passes_.reduce_ns = space_.reduce_ns().data();
   passes_.optimizer_ns = space_.optimizer_ns().data();
   passes_.available_bytes = space_.available_bytes().data();
-  const Topology& topology = space_.topology();
+  const bool slow_links = slow && !link_slowness_[replica].empty();
   for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
-    const Link link = costs.LinkAcross(topology, replica, stage);
-    transfer_ns_[stage] = field(link == Link::kInsideNode ? Table::kNearTransferNs : Table::kFarTransferNs);
+    transfer_ns_[stage] = field(TransferField(replica, stage));
+    gradient_transfer_ns_[stage] = slow_links ? field(Table::kFields) : transfer_ns_[stage];
   }
   passes_.transfer_ns = transfer_ns_.data();
+  passes_.gradient_transfer_ns = gradient_transfer_ns_.data();
   return true;
 }
 
@@ -143,6 +183,8 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
   const int stages = costs.stages();
   PipelineCosts& times = pipeline->costs;
   times.Resize(stages, static_cast<int>(slots.size()));
+  times.gradient_transfer_ns.clear();
+  if (!link_slowness_[replica].empty()) times.gradient_transfer_ns.resize(times.transfer_ns.size());
   times.positions = costs.positions();
   times.position_of_stage = costs.position_of_stage();
   pipeline->memory.clear();
@@ -157,6 +199,8 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
       times.backward_ns[m * stages + stage] = passes_.backward_ns[at];
       times.weight_ns[m * stages + stage] = passes_.weight_ns[at];
       times.transfer_ns[m * stages + stage] = stage + 1 < stages ? transfer_ns_[stage][at] : 0;
+      if (!times.gradient_transfer_ns.empty() && stage + 1 < stages)
+        times.gradient_transfer_ns[m * stages + stage] = gradient_transfer_ns_[stage][at];
       for (const Share& share : shares) pipeline->memory.push_back(costs.Memory(stage, share));
       pipeline->recompute.push_back(
           RecomputeAtLevel(costs.stage(stage), table.levels(slots[m])[stage], costs.has_selective()));

@@ -53,8 +53,21 @@ class ReplicaEvaluator {
   int64_t simulated() const { return simulated_; }
 
  private:
+  // By how much transfers are slowed down; 1: they are not.
+  struct LinkSlowness {
+    double activations = 1;
+    double gradients = 1;
+  };
+
+  // By stage; empty: none is slow.
+  static std::vector<LinkSlowness> LinksOf(const ScheduleSpace& space, int replica);
   bool Gather(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica);
-  // Fills slowed_ and its rows: the figures of the slots as they are on the slow groups of the replica.
+  // Of transfers between a stage and the next one.
+  MicroBatchTable::Field TransferField(int replica, int stage) const;
+  // Whether it has slow groups, or slow links between stages.
+  bool IsSlow(int replica) const;
+  // Fills slowed_ and its rows: the figures of the slots as they are on the slow groups and links of the
+  // replica.
   void SlowDown(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica);
 
   const ScheduleSpace& space_;
@@ -62,10 +75,13 @@ class ReplicaEvaluator {
   PassReplay replay_;
   NoisyPasses noisy_;
   PassTable passes_;
+  // By replica and stage, of its links with the next one.
+  std::vector<std::vector<LinkSlowness>> link_slowness_;
   std::vector<int32_t> rows_;
-  // [micro-batch][field][stage], as in the table.
+  // [micro-batch][field][stage], as in the table, and one more field: transfers of gradients.
   std::vector<int64_t> slowed_;
   std::vector<const int64_t*> transfer_ns_;
+  std::vector<const int64_t*> gradient_transfer_ns_;
   int64_t simulated_ = 0;
 };
 

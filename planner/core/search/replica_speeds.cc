@@ -5,10 +5,14 @@
 namespace penstock::core {
 namespace {
 
-// By position. Where the profile says nothing of so many tokens, all are as busy.
-std::vector<double> BusyTimes(const CostModel& costs, absl::Span<const SampleTokens> tokens) {
+TokenSums SumsOfBatch(absl::Span<const SampleTokens> tokens) {
   TokenSums batch;
   for (const SampleTokens& sample : tokens) AddPacked(sample, &batch);
+  return batch;
+}
+
+// By position. Where the profile says nothing of so many tokens, all are as busy.
+std::vector<double> BusyTimes(const CostModel& costs, const TokenSums& batch) {
   LayerCosts layers;
   if (!costs.Layers(costs.EvenShare(batch), &layers)) return std::vector<double>(costs.positions(), 1);
   std::vector<double> busy(costs.positions(), 0);
@@ -19,21 +23,47 @@ std::vector<double> BusyTimes(const CostModel& costs, absl::Span<const SampleTok
   return busy;
 }
 
+// Of the link between two stages that is busy longest, in one direction; as it is, and without slow links.
+struct LinkTimes {
+  double slowed = 0;
+  double usual = 0;
+};
+
+LinkTimes LongestLink(const CostModel& costs, const Topology& topology, int replica, const TokenSums& batch) {
+  LinkTimes longest;
+  if (!costs.slow_links().any()) return longest;
+  const TokenSums share = costs.EvenShare(batch);
+  for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
+    if (costs.position_of(stage) == costs.position_of(stage + 1)) continue;
+    const auto usual = static_cast<double>(
+        costs.LinkNs(costs.BoundaryBytes(stage, share), costs.LinkAcross(topology, replica, stage)));
+    longest.usual = std::max(longest.usual, usual);
+    for (const bool gradients : {false, true})
+      longest.slowed =
+          std::max(longest.slowed, usual * costs.SlownessAcross(topology, replica, stage, gradients));
+  }
+  return longest;
+}
+
 }  // namespace
 
-std::vector<double> ReplicaSpeeds(const CostModel& costs, int replicas,
+std::vector<double> ReplicaSpeeds(const CostModel& costs, const Topology& topology,
                                   absl::Span<const SampleTokens> tokens) {
   const SlowGroups& slow = costs.slow_groups();
-  if (!slow.any()) return {};
-  const std::vector<double> busy = BusyTimes(costs, tokens);
-  const double usual = *std::max_element(busy.begin(), busy.end());
-  std::vector<double> speeds;
-  for (int replica = 0; replica < replicas; ++replica) {
-    double longest = 0;
+  if (!slow.any() && !costs.slow_links().any()) return {};
+  const TokenSums batch = SumsOfBatch(tokens);
+  const std::vector<double> busy = BusyTimes(costs, batch);
+  double usual = *std::max_element(busy.begin(), busy.end());
+  std::vector<double> longest;
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
+    const LinkTimes link = LongestLink(costs, topology, replica, batch);
+    usual = std::max(usual, link.usual);
+    longest.push_back(link.slowed);
     for (int position = 0; position < costs.positions(); ++position)
-      longest = std::max(longest, busy[position] * slow.FactorOf(replica, position));
-    speeds.push_back(longest > 0 ? usual / longest : 1);
+      longest.back() = std::max(longest.back(), busy[position] * slow.FactorOf(replica, position));
   }
+  std::vector<double> speeds;
+  for (const double time : longest) speeds.push_back(time > 0 ? usual / time : 1);
   return speeds;
 }
 

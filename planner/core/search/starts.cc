@@ -192,7 +192,7 @@ void StartMaker::Weigh() {
   TokenSums all;
   for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
   replica_ = ShareOf(all, 1.0 / job_.topology.replicas());
-  speeds_ = ReplicaSpeeds(costs_, job_.topology.replicas(), tokens_);
+  speeds_ = ReplicaSpeeds(costs_, job_.topology, tokens_);
   work_ = AddedTimes();
   descending_ = DescendingOrder(work_);
 }

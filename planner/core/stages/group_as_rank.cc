@@ -118,6 +118,17 @@ Profile ProfileOfGroup(const Profile& profile, const Job& job) {
     const RankPlace place = job.topology.PlaceOf(slow.rank);
     result.slow_ranks.push_back({groups.RankAt(place.replica, place.position), slow.factor});
   }
+  result.slow_links.clear();
+  for (const SlowLink& slow : profile.slow_links) {
+    const RankPlace from = job.topology.PlaceOf(slow.from), to = job.topology.PlaceOf(slow.to);
+    const int32_t from_group = groups.RankAt(from.replica, from.position);
+    const int32_t to_group = groups.RankAt(to.replica, to.position);
+    // Two stages exchange between equal places and wait for the slowest. Rings of gradients go on from the
+    // last place of a replica to the first one of the next.
+    const bool equal_places = from.context == to.context && from.tensor == to.tensor;
+    if (from_group == to_group || (from.replica == to.replica && !equal_places)) continue;
+    result.slow_links.push_back({from_group, to_group, slow.factor});
+  }
   // Equal places exchange side by side.
   result.cluster.intra_node_bytes_per_second *= group.ranks();
   result.cluster.inter_node_bytes_per_second *= group.ranks();

@@ -90,8 +90,10 @@ v1::JobSpec SpecOfMesh(const v1::JobSpec& job, int strategy, int mesh) {
   *planning->mutable_rank_of_stage() = own.rank_of_stage();
   if (side_by_side.meshes_size() == 1) return spec;
   // Weights of shares are those of all ranks: what one has is a part of what all have.
-  KeepSlowRanks(FirstRankOf(job, strategy, mesh), static_cast<int64_t>(RanksOf(own.mesh())),
-                spec.mutable_profile());
+  const auto first_rank = static_cast<int64_t>(FirstRankOf(job, strategy, mesh));
+  const auto ranks = static_cast<int64_t>(RanksOf(own.mesh()));
+  KeepSlowRanks(first_rank, ranks, spec.mutable_profile());
+  KeepSlowLinks(first_rank, ranks, spec.mutable_profile());
   const double part = static_cast<double>(RanksOf(own.mesh())) / static_cast<double>(RanksOf(side_by_side));
   const double typical =
       planning->typical_batch_size() > 0 ? planning->typical_batch_size() : planning->typical_samples_size();

@@ -518,6 +518,20 @@ TEST_F(PlanningCommands, AProfileMayNameSlowRanks) {
                      "slow_ranks: rank 9");
 }
 
+// A profile that names slow links: they are shown, planned for, and proven.
+TEST_F(PlanningCommands, AProfileMayNameSlowLinks) {
+  Json profile = Parse(ReadFile(penstock_.WriteProfile()).value_or(""));
+  profile["profile"]["slow_links"] = {{{"from", 0}, {"to", 1}, {"factor", 20}}};
+  const std::string file = penstock_.folder().Write("slow-link.json", profile.dump());
+  EXPECT_THAT(penstock_.Run({"profile", "show", file}).output,
+              HasSubstr("slow links    0 to 1 (20 times as long)"));
+  const std::string plan = Path("slow-link-plan.json");
+  const Ended planned = penstock_.Run({"plan", "--profile", file, "--lengths", penstock_.WriteLengths(100),
+                                       "--rows", "0:24", "--pp", "2", "--dp", "2", "--out", plan});
+  EXPECT_EQ(planned.code, 0) << planned.errors;
+  EXPECT_EQ(penstock_.Run({"verify", plan, "--profile", file}).code, 0);
+}
+
 // A profile that says of noise: it is shown, compared, planned for, explained and proven.
 TEST_F(PlanningCommands, AProfileMaySayOfNoise) {
   const std::string exact = penstock_.WriteProfile();

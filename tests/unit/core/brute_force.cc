@@ -239,7 +239,7 @@ int Enumeration::ClassOf(int replica) const {
     const Link link = costs_.LinkAcross(costs_.topology(), replica, stage);
     bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
   }
-  return costs_.slow_groups().AnyOf(replica) ? -1 - replica : bits;
+  return costs_.slow_groups().AnyOf(replica) || costs_.slow_links().any() ? -1 - replica : bits;
 }
 
 // Whether no pass without recompute and no transfer of `a` is slower: all that counts where memory is plenty.

@@ -58,6 +58,13 @@ TEST(PlannerTest, TheSameJobAndBatchGiveTheSameBytes) {
   EXPECT_EQ(first.content_hash(), Planner::ContentHash(first));
 }
 
+void AddSlowLink(v1::JobSpec* job, uint32_t from, uint32_t to, double factor) {
+  v1::SlowLink* const slow = job->mutable_profile()->add_slow_links();
+  slow->set_from(from);
+  slow->set_to(to);
+  slow->set_factor(factor);
+}
+
 void AddSlowRank(v1::JobSpec* job, uint32_t rank, double factor) {
   v1::SlowRank* const slow = job->mutable_profile()->add_slow_ranks();
   slow->set_rank(rank);
@@ -335,8 +342,20 @@ INSTANTIATE_TEST_SUITE_P(
                kInvalid, "job.profile.slow_ranks[1].rank: 1; ranks must ascend"},
         BadJob{"SlowRankOfNobody", [](v1::JobSpec* job) { AddSlowRank(job, 4, 2); }, kInvalid,
                "job.profile.slow_ranks: rank 4; job.mesh has 4 ranks"},
-        BadJob{"SlowLink", [](v1::JobSpec* job) { job->mutable_profile()->add_slow_links()->set_factor(2); },
-               kInvalid, "job.profile.slow_links: single links are not planned for yet; leave it empty"},
+        BadJob{"SlowLinkThatIsFast", [](v1::JobSpec* job) { AddSlowLink(job, 1, 2, 1); }, kInvalid,
+               "job.profile.slow_links[0].factor: 1; above 1, at most 10000"},
+        BadJob{"SlowLinkThatStands", [](v1::JobSpec* job) { AddSlowLink(job, 1, 2, std::nan("")); }, kInvalid,
+               "job.profile.slow_links[0].factor: nan"},
+        BadJob{"SlowLinkToItself", [](v1::JobSpec* job) { AddSlowLink(job, 1, 1, 2); }, kInvalid,
+               "job.profile.slow_links[0].to: 1; another rank than `from`"},
+        BadJob{"SlowLinkTwice",
+               [](v1::JobSpec* job) {
+                 AddSlowLink(job, 1, 2, 2);
+                 AddSlowLink(job, 1, 2, 3);
+               },
+               kInvalid, "job.profile.slow_links[1].from: 1 to 2; links must ascend"},
+        BadJob{"SlowLinkOfNobody", [](v1::JobSpec* job) { AddSlowLink(job, 1, 4, 2); }, kInvalid,
+               "job.profile.slow_links: rank 4; job.mesh has 4 ranks"},
         BadJob{"NoiseInPercent", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(5); },
                kInvalid, "job.profile.pass_noise: 5; more than 1: is it in parts of a pass"},
         BadJob{"NoiseBelowNone", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(-0.1); },

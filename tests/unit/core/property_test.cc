@@ -27,6 +27,7 @@ RandomJobLimits Limits() {
   limits.replicas = 4;
   limits.layers = 16;
   limits.slow_percent = 25;
+  limits.slow_link_percent = 15;
   limits.shares_percent = 20;
   limits.weights_percent = 50;
   limits.windows_percent = 25;

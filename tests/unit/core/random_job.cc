@@ -1,6 +1,7 @@
 #include "tests/unit/core/random_job.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -169,6 +170,26 @@ void RandomSlowRanks(Random* random, v1::JobSpec* job) {
   }
 }
 
+// Those of pipelines and of rings among them; in half of the jobs as slow in both directions.
+void RandomSlowLinks(Random* random, v1::JobSpec* job) {
+  const auto ranks = static_cast<uint32_t>(RanksOf(*job));
+  const bool both_ways = random->Chance(50);
+  std::map<std::pair<uint32_t, uint32_t>, double> factors;
+  for (uint32_t from = 0; from < ranks; ++from) {
+    for (uint32_t to = 0; to < ranks; ++to) {
+      if (from == to || !random->Chance(25)) continue;
+      factors[{from, to}] = 1 + 0.01 * random->Range(1, random->Chance(50) ? 100 : 5000);
+      if (both_ways) factors[{to, from}] = factors[{from, to}];
+    }
+  }
+  for (const auto& [ends, factor] : factors) {
+    v1::SlowLink* slow = job->mutable_profile()->add_slow_links();
+    slow->set_from(ends.first);
+    slow->set_to(ends.second);
+    slow->set_factor(factor);
+  }
+}
+
 // Measured points near the closed form, for the padded layout of a GPT.
 void RandomTables(Random* random, v1::CostProfile* profile) {
   for (const uint32_t rows : {1, 2, 4}) profile->mutable_grid()->add_micro_batch_size(rows);
@@ -314,8 +335,19 @@ std::string RandomPlanningCase::Describe() const {
   std::string slow;
   for (const v1::SlowRank& rank : job.profile().slow_ranks())
     absl::StrAppend(&slow, "rank ", rank.rank(), " slow by ", rank.factor(), "\n");
+  for (const v1::SlowLink& link : job.profile().slow_links())
+    absl::StrAppend(&slow, "link ", link.from(), " to ", link.to(), " slow by ", link.factor(), "\n");
   return absl::StrCat(slow, job.mesh().ShortDebugString(), "\n", job.model().ShortDebugString(), "\n",
                       job.planning().ShortDebugString(), "\nsamples", lengths, "\n");
+}
+
+bool HasOneWayLinks(const v1::CostProfile& profile) {
+  std::map<std::pair<uint32_t, uint32_t>, double> factors;
+  for (const v1::SlowLink& slow : profile.slow_links()) factors[{slow.from(), slow.to()}] = slow.factor();
+  return std::ranges::any_of(factors, [&](const auto& slow) {
+    const auto back = factors.find({slow.first.second, slow.first.first});
+    return back == factors.end() || back->second != slow.second;
+  });
 }
 
 RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) {
@@ -358,6 +390,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   if (loads.Chance(limits.uneven_percent)) RandomExpertLoad(&loads, &job);
   Random slow(seed + (uint64_t{3} << 40));
   if (slow.Chance(limits.slow_percent)) RandomSlowRanks(&slow, &job);
+  Random links(seed + (uint64_t{8} << 40));
+  if (links.Chance(limits.slow_link_percent)) RandomSlowLinks(&links, &job);
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);
   RandomMemory(result.batch, &random, &job);
   return result;

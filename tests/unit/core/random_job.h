@@ -37,8 +37,9 @@ struct RandomJobLimits {
   uint32_t expert_percent = 0;
   // Of so many of these in a hundred, routers are uneven.
   uint32_t uneven_percent = 0;
-  // Of so many jobs in a hundred some ranks are slow.
+  // Of so many jobs in a hundred some ranks are slow, and of so many some links.
   uint32_t slow_percent = 0;
+  uint32_t slow_link_percent = 0;
   // Of so many parameters live in shares.
   uint32_t shares_percent = 0;
   // Of so many of these the shares of ranks differ.
@@ -61,5 +62,8 @@ struct RandomPlanningCase {
 void RandomShareWeights(uint64_t ranks, Random* random, v1::PlanningOptions* planning);
 
 RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits);
+
+// Whether a link is slower in one direction: brute force knows one time of a transfer for both.
+bool HasOneWayLinks(const v1::CostProfile& profile);
 
 }  // namespace penstock::core

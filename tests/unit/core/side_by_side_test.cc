@@ -124,6 +124,7 @@ v1::JobSpec SideBySideJob(uint64_t seed, v1::Batch* batch) {
   limits.samples = 20;
   limits.tensor = 2;
   limits.slow_percent = 25;
+  limits.slow_link_percent = 15;
   limits.windows_percent = 25;
   limits.backward_forms_percent = 25;
   RandomPlanningCase given = MakeRandomCase(seed, limits);

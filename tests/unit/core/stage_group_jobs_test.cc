@@ -44,6 +44,7 @@ RandomJobLimits Limits(int seed) {
   limits.uneven_percent = 50;
   limits.replicas = 2;
   limits.slow_percent = 25;
+  limits.slow_link_percent = 15;
   limits.shares_percent = 20;
   limits.weights_percent = 50;
   limits.windows_percent = 25;
@@ -278,7 +279,7 @@ void StageGroupJobsTest::Run(int seed) {
   const std::vector<Violation> violations = CheckPlan(given.batch, *plan);
   for (const Violation& violation : violations) ++violations_[violation.rule];
   EXPECT_TRUE(violations.empty()) << name_ << "rule " << violations[0].rule << ": " << violations[0].message;
-  CompareWithOptimum(**planner, *batch, *plan);
+  if (!HasOneWayLinks(given.job.profile())) CompareWithOptimum(**planner, *batch, *plan);
   if (seed % 4 == 2) {
     EXPECT_EQ((*planner)->MakePlan(given.batch, RunOnTwoThreads)->SerializeAsString(),
               plan->SerializeAsString())
