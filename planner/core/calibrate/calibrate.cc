@@ -10,6 +10,7 @@
 #include "common/median/median.h"
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/durations.h"
+#include "planner/core/calibrate/find_slow_links.h"
 #include "planner/core/calibrate/find_slow_ranks.h"
 #include "planner/core/calibrate/fit_costs.h"
 #include "planner/core/calibrate/foretold_pass.h"
@@ -27,8 +28,6 @@ namespace {
 
 // Revised costs have to be better by so much: each revision makes plans that differ for no other reason.
 constexpr double kLeastGain = 0.005;
-// Of the ratios of transfers, from below: a transfer that was measured also waited for its receiver to come.
-constexpr double kTransferQuantile = 0.25;
 constexpr double kMostLinkFactor = 50;
 // Of finding slow ranks and fitting without their slowness, in turn: at most so often, and until they change
 // no more.
@@ -39,6 +38,8 @@ constexpr double kSettled = 0.005;
 // much worse.
 constexpr double kSpeedChange = 0.05;
 constexpr double kMostLoss = 0.02;
+// So are links that have become so much slower or faster, beside others of their kind.
+constexpr double kLinkChange = 0.2;
 // A router that has become so much more or less even is worth other plans likewise: of its rows memory is
 // planned, too.
 constexpr double kLoadChange = 0.1;
@@ -91,18 +92,23 @@ double MeanError(const std::vector<double>& measured_over_foretold) {
   return measured_over_foretold.empty() ? 0 : sum / static_cast<double>(measured_over_foretold.size());
 }
 
-double QuantileOf(std::vector<double> values, double quantile) {
-  if (values.empty()) return 1;
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(quantile * static_cast<double>(values.size() - 1))];
-}
+double MedianOf(std::vector<double> values) { return values.empty() ? 1 : LowerMedian(values); }
 
-// A kind of link that nothing has gone over has become as much slower as the other one.
-std::array<double, kLinks> LinkFactors(const std::array<std::vector<double>, kLinks>& ratios) {
+// A kind of link that nothing has gone over has become as much slower as the other one. Slow links are taken
+// to be as fast as the others.
+std::array<double, kLinks> LinkFactors(absl::Span<const MeasuredTransfer> transfers,
+                                       absl::Span<const SlowLink> slow) {
+  const SlowLinks slow_links(slow);
+  std::array<std::vector<double>, kLinks> ratios;
+  for (const MeasuredTransfer& transfer : transfers) {
+    if (transfer.sent == 0) continue;
+    ratios[static_cast<size_t>(transfer.link)].push_back(transfer.sent /
+                                                         slow_links.FactorOf(transfer.from, transfer.to));
+  }
   std::array<double, kLinks> factors;
   for (size_t link = 0; link < ratios.size(); ++link) {
     const std::vector<double>& measured = ratios[link].empty() ? ratios[1 - link] : ratios[link];
-    factors[link] = std::clamp(QuantileOf(measured, kTransferQuantile), 1 / kMostLinkFactor, kMostLinkFactor);
+    factors[link] = std::clamp(TransferRatio(measured), 1 / kMostLinkFactor, kMostLinkFactor);
   }
   return factors;
 }
@@ -119,10 +125,8 @@ absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iter
     all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
     all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(),
                                 one.optimizer_ratios.end());
-    for (size_t link = 0; link < all.transfer_ratios.size(); ++link) {
-      std::vector<double>& ratios = all.transfer_ratios[link];
-      ratios.insert(ratios.end(), one.transfer_ratios[link].begin(), one.transfer_ratios[link].end());
-    }
+    all.transfers.insert(all.transfers.end(), one.transfers.begin(), one.transfers.end());
+    all.rings.insert(all.rings.end(), one.rings.begin(), one.rings.end());
   }
   return all;
 }
@@ -168,13 +172,16 @@ absl::StatusOr<CostFactors> FactorsOf(const Job& job, const v1::CostProfile& bas
   *in_effect.mutable_expert_loads() = base.expert_loads();
   PENSTOCK_ASSIGN_OR_RETURN(Profile of_base, ProfileFromProto(base, job.architecture, job.windows));
   PENSTOCK_ASSIGN_OR_RETURN(Profile of_effect, ProfileFromProto(in_effect, job.architecture, job.windows));
+  // Links are compared as they should be.
+  of_base.slow_links.clear();
   const CostModel costs(std::move(of_base), job);
   PENSTOCK_ASSIGN_OR_RETURN(Measurements all,
                             MeasuredIn(iterations, costs, CostModel(std::move(of_effect), job), job));
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
                             FitPasses(costs, base, job, in_effect, std::move(all.passes)));
-  factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
-  factors.links = LinkFactors(all.transfer_ratios);
+  factors.optimizer = MedianOf(std::move(all.optimizer_ratios));
+  factors.slow_links = FindSlowLinks(all.transfers, all.rings, SlowLinksFromProto(in_effect));
+  factors.links = LinkFactors(all.transfers, *factors.slow_links);
   return factors;
 }
 
@@ -219,8 +226,10 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   if (result.error_after <= result.error_before - kLeastGain) return result;
   const bool other_speeds =
       LargestChange(SlowRanksFromProto(in_effect), SlowRanksFromProto(result.profile)) >= kSpeedChange;
-  const bool other_work = other_speeds || ChangeOfLoads(in_effect, result.profile) >= kLoadChange ||
-                          in_effect.pass_noise() != result.profile.pass_noise();
+  const bool other_work =
+      other_speeds || ChangeOfLoads(in_effect, result.profile) >= kLoadChange ||
+      in_effect.pass_noise() != result.profile.pass_noise() ||
+      LargestLinkChange(SlowLinksFromProto(in_effect), SlowLinksFromProto(result.profile)) >= kLinkChange;
   if (other_work && result.error_after <= result.error_before + kMostLoss) return result;
   return std::nullopt;
 }

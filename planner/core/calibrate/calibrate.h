@@ -5,11 +5,12 @@
 //
 // Pure: the same iterations give the same profile, bit for bit. Three steps: the costs of passes are fitted
 // to every pass that was measured (fit_costs.h), with ranks that are slower than others told apart
-// (find_slow_ranks.h), transfers and optimizer steps to theirs; then the plans are
-// run again with these costs (replay/), and the part of the iterations' time that is still missing is spread
-// over all computing: waiting that comes of passes which are now shorter, now longer. Replaying a plan's own
-// graph with measured times is dPRO's way (Hu et al., MLSys 2022, section 3); what is fitted here are costs,
-// so that plans of other lengths are foretold too.
+// (find_slow_ranks.h), transfers and optimizer steps to theirs, with links that are slower than others of
+// their kind told apart (find_slow_links.h); then the plans are run again with these costs (replay/), and the
+// part of the iterations' time that is still missing is spread over all computing: waiting that comes of
+// passes which are now shorter, now longer. Replaying a plan's own graph with measured times is dPRO's way
+// (Hu et al., MLSys 2022, section 3); what is fitted here are costs, so that plans of other lengths are
+// foretold too.
 #pragma once
 
 #include <optional>
@@ -28,9 +29,9 @@ namespace penstock::core {
 // `planner`: of the job with the profile that it was registered with; factors are always of that one, with
 // the loads of expert ranks that were measured, or those of `in_effect`.
 // `in_effect`: the last revision of it, or the same. Nothing: the costs in effect foretell the iterations as
-// well, to half a per cent, and ranks are as fast, and routers as even, as they say. The profile's version is
-// one above that of `in_effect`. Possible errors: INVALID_ARGUMENT (an iteration that is not of this job),
-// CANCELLED.
+// well, to half a per cent, and ranks and links are as fast, and routers as even, as they say. The profile's
+// version is one above that of `in_effect`. Possible errors: INVALID_ARGUMENT (an iteration that is not of
+// this job), CANCELLED.
 absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, const v1::CostProfile& in_effect,
                                                      absl::Span<const ObservedIteration> iterations,
                                                      StopToken stop = {});

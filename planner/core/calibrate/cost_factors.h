@@ -35,6 +35,7 @@ struct CostFactors {
   double all = 1;
   // Those of the profile are replaced by them; nothing: they stay.
   std::optional<std::vector<SlowRank>> slow_ranks;
+  std::optional<std::vector<SlowLink>> slow_links;
   // That of the profile is replaced by it; nothing: it stays.
   std::optional<double> pass_noise;
   // That of its number of ranks is replaced by it, or added; nothing: all stay.

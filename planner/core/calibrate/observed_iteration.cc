@@ -30,6 +30,8 @@ class Observer {
     for (const v1::ReportIterationRequest* report : iteration_.reports)
       PENSTOCK_RETURN_IF_ERROR(ReadReport(*report));
     for (const auto& [stage, ratio] : optimizer_) measured_.optimizer_ratios.push_back(ratio);
+    for (const auto& [which, transfer] : transfers_) measured_.transfers.push_back(transfer);
+    for (auto& [which, ring] : rings_) measured_.rings.push_back(std::move(ring));
     for (auto& [where, parts] : split_) {
       if (parts.ready) measured_.passes.push_back(parts.whole);
     }
@@ -86,7 +88,11 @@ class Observer {
         ReadOptimizer(program, instruction, measured_ns);
         break;
       case v1::OP_SEND:
-        ReadTransfer(program, instruction.transfer(), measured_ns);
+      case v1::OP_RECV:
+        ReadTransfer(program, instruction, measured_ns);
+        break;
+      case v1::OP_REDUCE_GRADIENTS:
+        ReadRing(program, instruction, measured_ns);
         break;
       default:
         break;
@@ -101,12 +107,48 @@ class Observer {
     if (!added) found->second = std::min(found->second, ratio);
   }
 
-  void ReadTransfer(const v1::Program& program, const v1::Transfer& transfer, int64_t measured_ns) {
-    const Link link = costs_.LinkBetween(static_cast<int>(program.rank()), static_cast<int>(transfer.peer()));
+  void ReadTransfer(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
+    const v1::Transfer& transfer = instruction.transfer();
+    const bool sends = instruction.op() == v1::OP_SEND;
+    const auto rank = static_cast<int>(program.rank());
+    const auto peer = static_cast<int>(transfer.peer());
+    const Link link = costs_.LinkBetween(rank, peer);
     const int64_t expected_ns = costs_.LinkNs(static_cast<int64_t>(transfer.bytes()), link);
     if (expected_ns < kFreeNs) return;
-    measured_.transfer_ratios[static_cast<size_t>(link)].push_back(static_cast<double>(measured_ns) /
-                                                                   static_cast<double>(expected_ns));
+    const int from = sends ? rank : peer;
+    const int to = sends ? peer : rank;
+    MeasuredTransfer& measured = transfers_[{from, to, transfer.sequence()}];
+    measured.from = from;
+    measured.to = to;
+    measured.link = link;
+    (sends ? measured.sent : measured.received) =
+        static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
+  }
+
+  void ReadRing(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
+    // With experts that ranks divide there are two rings in one, of other ranks.
+    if (costs_.group().divides_experts()) return;
+    const auto stage = static_cast<int>(instruction.stage());
+    const int tensor = costs_.topology().PlaceOf(static_cast<int>(program.rank())).tensor;
+    const int64_t expected_ns = costs_.ReduceNs(stage, tensor);
+    if (expected_ns < kFreeNs) return;
+    const double ratio = static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
+    const auto [found, added] = rings_.try_emplace({stage, tensor}, RingOf(stage, tensor));
+    found->second.ratio = added ? ratio : std::min(found->second.ratio, ratio);
+  }
+
+  MeasuredRing RingOf(int stage, int tensor) const {
+    const std::vector<int32_t> ranks = costs_.topology().GradientGroup(stage, tensor);
+    MeasuredRing ring;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const std::pair<int, int> step = {ranks[i], ranks[(i + 1) % ranks.size()]};
+      const Link link = costs_.LinkBetween(step.first, step.second);
+      if (link != ring.link && link == Link::kInsideNode) continue;
+      if (link != ring.link) ring.steps.clear();
+      ring.link = link;
+      ring.steps.push_back(step);
+    }
+    return ring;
   }
 
   void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
@@ -212,6 +254,10 @@ class Observer {
   Measurements measured_;
   // By stage.
   std::map<uint32_t, double> optimizer_;
+  // By sender, receiver and sequence.
+  std::map<std::tuple<int, int, uint32_t>, MeasuredTransfer> transfers_;
+  // By stage and tensor rank.
+  std::map<std::pair<int, int>, MeasuredRing> rings_;
   // By rank, stage and micro-batch.
   std::map<std::tuple<int, uint32_t, uint32_t>, SplitPass> split_;
 };

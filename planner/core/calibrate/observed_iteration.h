@@ -1,7 +1,8 @@
 // What the ranks reported of an iteration, beside its plan, as measurements of costs.
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,12 +21,38 @@ struct ObservedIteration {
   std::vector<const v1::ReportIterationRequest*> reports;
 };
 
+// What a transfer took at its two ends over what the costs expect of its kind of link. Each end also waited
+// for the other one to come. 0: that end did not report it.
+struct MeasuredTransfer {
+  int from = 0;
+  int to = 0;
+  Link link = Link::kInsideNode;
+  double sent = 0;
+  double received = 0;
+
+  // Of the end that waited less.
+  double Shorter() const {
+    return sent > 0 && received > 0 ? std::min(sent, received) : std::max(sent, received);
+  }
+};
+
+// What the sum of a stage's gradients over its ranks, in a ring, took over what the costs expect: of the rank
+// that waited least for the others.
+struct MeasuredRing {
+  // From rank to rank. Of its steps those over the slowest kind of link: which of them held it up, a ring
+  // does not tell.
+  std::vector<std::pair<int, int>> steps;
+  Link link = Link::kInsideNode;
+  double ratio = 0;
+};
+
 struct Measurements {
   std::vector<MeasuredPass> passes;
-  // What was measured divided by what the costs expect: of each stage's optimizer step that of the rank which
-  // waited least for the others; of each transfer between ranks, by Link.
+  // What was measured divided by what the costs expect, of each stage's optimizer step: that of the rank
+  // which waited least for the others.
   std::vector<double> optimizer_ratios;
-  std::array<std::vector<double>, kLinks> transfer_ratios;
+  std::vector<MeasuredTransfer> transfers;
+  std::vector<MeasuredRing> rings;
 };
 
 // Of stage groups of several ranks, passes of the rank alone that has most to do, without what they exchange

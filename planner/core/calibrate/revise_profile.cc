@@ -129,6 +129,15 @@ v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture archi
       added->set_factor(slow.factor);
     }
   }
+  if (factors.slow_links.has_value()) {
+    revised.clear_slow_links();
+    for (const SlowLink& slow : *factors.slow_links) {
+      v1::SlowLink* const added = revised.add_slow_links();
+      added->set_from(static_cast<uint32_t>(slow.from));
+      added->set_to(static_cast<uint32_t>(slow.to));
+      added->set_factor(slow.factor);
+    }
+  }
   if (factors.pass_noise.has_value()) revised.set_pass_noise(*factors.pass_noise);
   if (factors.expert_load.has_value()) ReviseLoad(*factors.expert_load, &revised);
   return revised;

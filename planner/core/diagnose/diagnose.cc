@@ -10,6 +10,7 @@
 
 #include "common/median/median.h"
 #include "common/status/status_macros.h"
+#include "planner/core/diagnose/clearly_slow_link.h"
 #include "planner/core/diagnose/communication.h"
 #include "planner/core/diagnose/pass_times.h"
 #include "planner/core/diagnose/step_graph.h"
@@ -21,10 +22,6 @@ namespace {
 constexpr double kLeastShownGain = 0.01;
 // So many candidates of a kind are replayed: those that lost most.
 constexpr size_t kMostCandidates = 4;
-// A link is slow from so many times on what others take. Where nobody says what was foreseen, transfers are
-// as long as their micro-batch and links between hosts slower than those inside of one.
-constexpr double kSlowLink = 2;
-constexpr double kSlowLinkOfGuesses = 5;
 // A pass has stalled that takes so many times what others of its work take, and is so many deviations away.
 constexpr double kStalled = 1.5;
 constexpr double kStalledDeviations = 6;
@@ -243,7 +240,8 @@ class Diagnoser {
     ForActivities([&](size_t step, size_t i) {
       if (graphs_[step].activities[i].receiver < 0) return;
       const double factor = FactorOfLink(step, i);
-      if (factor < (OperationOf(step, i).expected_ns > 0 ? kSlowLink : kSlowLinkOfGuesses)) return;
+      const bool foreseen = OperationOf(step, i).expected_ns > 0;
+      if (factor < (foreseen ? kClearlySlowLink : kClearlySlowLinkOfGuesses)) return;
       const auto link = LinkOf(step, i);
       auto& [lost, most] = slow[{std::get<1>(link), std::get<2>(link)}];
       lost += static_cast<double>(graphs_[step].durations_ns[i]) * (1 - 1 / factor);

@@ -485,6 +485,29 @@ TEST_F(SimulatedUpTest, ASlowRankIsFoundAndPlannedFor) {
   }
 }
 
+// Likewise a slow link, in both directions and by its factor; links beside it are as they were.
+TEST_F(SimulatedUpTest, ASlowLinkIsFoundAndPlannedFor) {
+  constexpr size_t kIterations = 48, kSettled = 36;
+  Summary("up", {"--dp", "2", "--time-scale", "0", "--iterations", absl::StrCat(kIterations), "--look-ahead",
+                 "4", "--slow-link", "1-2:500"});
+  const std::vector<IterationTimes> slow = Times();
+  ASSERT_EQ(slow.size(), kIterations);
+  EXPECT_GT(slow.front().measured_ms, 1.1 * slow.front().planned_ms);
+  for (size_t i = kSettled; i < kIterations; ++i)
+    EXPECT_NEAR(slow[i].planned_ms / slow[i].measured_ms, 1, 0.03) << i;
+  const auto run = nlohmann::json::parse(ReadFile(folder_.Path("run/measured.json")).value_or(""), nullptr,
+                                         /*allow_exceptions=*/false);
+  ASSERT_TRUE(run.is_object());
+  const nlohmann::json links = run["job"]["profile"]["slowLinks"];
+  ASSERT_EQ(links.size(), 2U) << links;
+  EXPECT_EQ(links[0]["from"], 1);
+  EXPECT_EQ(links[0]["to"], 2);
+  EXPECT_NEAR(links[0]["factor"], 500, 5);
+  EXPECT_EQ(links[1]["from"], 2);
+  EXPECT_EQ(links[1]["to"], 1);
+  EXPECT_NEAR(links[1]["factor"], 500, 5);
+}
+
 // Client, workers and planner over TLS, each with the certificate of its role.
 TEST_F(SimulatedUpTest, RunsOnAPlannerThatKnowsItsCallers) {
   TestCertificates certificates;
