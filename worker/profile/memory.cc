@@ -174,17 +174,38 @@ double SharedGradientBytes(const ModelConfig& config, const Widths& widths) {
   return SharedExpertBytes(config, widths, parts) + 2 * widths.element * widths.hidden;
 }
 
-// Gradients of a part that runs backward: that of the residual stream before, after and around it, and those
-// of the operands of attention (once more as the kernel gives them) or of the feed-forward part.
-double GradientBytes(const ModelConfig& config, const Widths& widths) {
-  const double feed_forward =
-      RowsPerToken(config) * (FeedForwardParts(config.feed_forward) > 2 ? 3 : 2) * widths.ffn;
-  // Queries, keys and values twice, and the gradient of what attention gave.
-  const double attention = 3 * widths.inner + 4 * widths.key_value;
-  return widths.element * (3 * widths.hidden + std::max(feed_forward, attention)) +
+// Of the residual stream before, after and around a part that runs backward.
+double StreamGradientBytes(const Widths& widths) { return 3 * widths.element * widths.hidden; }
+
+// Gradients of the feed-forward part while it runs backward, and of what leads to experts.
+double FeedForwardGradientBytes(const ModelConfig& config, const Widths& widths) {
+  const double parts = RowsPerToken(config) * (FeedForwardParts(config.feed_forward) > 2 ? 3 : 2);
+  return StreamGradientBytes(widths) + widths.element * parts * widths.ffn + RoutingBytes(config, widths) +
+         ExpertRowBytes(config, widths) + SharedGradientBytes(config, widths) +
+         RouterLossGradientBytes(config, widths);
+}
+
+// Gradients of attention while it runs backward: queries, keys and values twice, once as the kernel gives
+// them, and of what attention gave; and what the kernel needs.
+double AttentionGradientBytes(const ModelConfig& config, const Widths& widths) {
+  return StreamGradientBytes(widths) + widths.element * (3 * widths.inner + 4 * widths.key_value) +
          ScoreBytes(config, widths) + ProductBytes(config, widths) + GroupBytes(config, widths) +
-         TurningBytes(config, widths) + RoutingBytes(config, widths) + ExpertRowBytes(config, widths) +
-         SharedGradientBytes(config, widths) + RouterLossGradientBytes(config, widths);
+         TurningBytes(config, widths);
+}
+
+// What the feed-forward part keeps of its own: what it computed with, which is gone when attention, before
+// it, runs backward.
+double FeedForwardKeptBytes(const ModelConfig& config, const Widths& widths) {
+  return RowsPerToken(config) * FeedForwardParts(config.feed_forward) * widths.element * widths.ffn;
+}
+
+// Gradients of a layer, `none` bytes of which are kept. A split backward pass still has what the
+// feed-forward part computed with when attention runs: a plan has `none` for that (execution.md, section 8).
+double GradientBytes(const ModelConfig& config, const Widths& widths, double none) {
+  const double feed_forward = FeedForwardGradientBytes(config, widths);
+  const double attention = AttentionGradientBytes(config, widths);
+  if (attention > none) return std::max(feed_forward, attention);
+  return std::max(feed_forward, attention - FeedForwardKeptBytes(config, widths));
 }
 
 // What a split backward pass puts aside of a shared expert in place of what its forward pass kept, and the
@@ -216,7 +237,7 @@ SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
                RowsPerToken(config) * put_aside * widths.element * widths.ffn +
                ExpertRowBytes(config, widths) + SharedPutAsideBytes(config, widths, put_aside);
   bytes.full = widths.element * widths.hidden + PositionBytes(config);
-  bytes.peak = bytes.none - bytes.full + GradientBytes(config, widths);
+  bytes.peak = bytes.none - bytes.full + GradientBytes(config, widths, bytes.none);
   return bytes;
 }
 

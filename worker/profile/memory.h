@@ -22,7 +22,8 @@ double ElementBytes(DataType type);
 // logarithm of a sum for each head. With selective recompute all but the latter, with full recompute the
 // input. What a split backward pass puts aside is no more than the first of these, which counts it where it
 // is the larger (ReLU). While it runs backward, what it recomputes exists besides, and gradients of the
-// widest of all that; of attention with a relative bias also the scores of some heads (score_chunk.h).
+// feed-forward part or, when what that computed with is gone, of attention; of attention with a relative bias
+// also the scores of some heads (score_chunk.h).
 LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk = kScoresPerChunkOnCpu);
 LayerBytes EncoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk = kScoresPerChunkOnCpu);
 
