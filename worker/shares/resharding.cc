@@ -61,9 +61,11 @@ Resharding::Messages Resharding::PackShare(const ReshardRound& round) const {
 }
 
 Resharding::Messages Resharding::RoomForStages(const ReshardRound& round) const {
-  Messages room;
-  for (const std::vector<StageBlock>& blocks : round.of_stages)
-    room.push_back(at::empty({ElementsOf(blocks)}, parts_.share->values.options()));
+  Messages room(round.of_stages.size());
+  for (size_t owner = 0; owner < room.size(); ++owner) {
+    if (owner == parts_.rank) continue;
+    room[owner] = at::empty({ElementsOf(round.of_stages[owner])}, parts_.share->values.options());
+  }
   return room;
 }
 
@@ -89,9 +91,12 @@ Resharding::Messages Resharding::PackStages(const ReshardRound& round) const {
 }
 
 Resharding::Messages Resharding::RoomForShare(const ReshardRound& round) const {
-  Messages room;
-  for (const size_t message : routes_.share_message)
-    room.push_back(at::empty({ElementsOf(round.of_share[message])}, parts_.share->gradients.options()));
+  Messages room(routes_.share_message.size());
+  for (size_t holder = 0; holder < room.size(); ++holder) {
+    if (holder == parts_.rank) continue;
+    const std::vector<BufferBlock>& blocks = round.of_share[routes_.share_message[holder]];
+    room[holder] = at::empty({ElementsOf(blocks)}, parts_.share->gradients.options());
+  }
   return room;
 }
 

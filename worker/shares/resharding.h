@@ -93,7 +93,8 @@ class Resharding {
   // Waits for what has been started.
   absl::Status End(const ReshardRound& round, const Travelling& travelling, Unpack unpack);
 
-  // All throw what LibTorch throws. A rank's own message, which goes nowhere, is one like the others.
+  // All throw what LibTorch throws. A rank's own message, which goes nowhere, is packed like the others, and
+  // needs no room of its own.
   Messages PackShare(const ReshardRound& round) const;
   Messages RoomForStages(const ReshardRound& round) const;
   void FillStages(const ReshardRound& round, const Messages& received) const;
