@@ -327,10 +327,14 @@ class Costs:
         target = ((layer_bytes.target_token_bytes if layer_bytes else 0.0) + of_rows) * sums.target_tokens
         return round_half_up((source + target) / self.tensors + more * sums.target_tokens)
 
-    def stored(self, kind, level, sums):
+    def stored_of_layer(self, kind, level, sums):
+        """What a layer keeps, without rows for experts."""
         repeated = self.repeated if kind == "decoder" and level != "full" else 0.0
         of_rows = self._kept_of_rows if kind == "decoder" and level != "full" else 0.0
-        stored = self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated, of_rows)
+        return self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated, of_rows)
+
+    def stored(self, kind, level, sums):
+        stored = self.stored_of_layer(kind, level, sums)
         return stored + self.rows(sums) if level == "selective" else stored
 
     def rows(self, sums):

@@ -47,7 +47,12 @@ class StageBytes:
 
     stored: int
     kept: int
+    # While one layer or the head runs: the most of all; of a backward pass at its levels, and of one that puts products for
+    # weights aside; of the head.
     peak: int
+    backward: int
+    input_backward: int
+    head: int
     output: int
     input: int
     tokens: int
@@ -57,38 +62,61 @@ class StageBytes:
     # Rows for experts that ranks divide.
     rows: int = 0
 
-    @property
-    def _backward_peak(self):
-        return self.peak + self.gathered + 2 * self.keys + 3 * self.rows
+    def _with_exchanged(self, layers):
+        return layers + self.gathered + 2 * self.keys + 3 * self.rows
+
+    def _passing(self, forward_only):
+        if forward_only:
+            return self._with_exchanged(self.peak)
+        return self.gathered + max(self.keys + 3 * self.rows, self.head)
 
     def taken(self, op, part, forward_only=False):
         """Bytes that an instruction takes when it starts."""
-        stored = self.stored + self.gathered + self.keys + 3 * self.rows
+        stored = 0 if forward_only else self.stored
         return {
             "LOAD": self.tokens,
-            "FORWARD": (self._backward_peak if forward_only else stored) + self.output,
+            "FORWARD": stored + self._passing(forward_only) + self.output,
             "RECV": self.input if part == 0 else self.output,
-            "BACKWARD": self._backward_peak + self.input,
-            "BACKWARD_INPUT": self._backward_peak + self.input + max(0, self.kept - self.stored),
+            "BACKWARD": self._with_exchanged(self.backward) + self.input,
+            "BACKWARD_INPUT": self._with_exchanged(self.input_backward) + self.input + max(0, self.kept - self.stored),
         }.get(op, 0)
 
     def given_back(self, op, part, forward_only=False):
         """Bytes that an instruction gives back when it ends."""
-        passing = self.gathered + self.keys + 3 * self.rows
+        given_back = self.stored + self.input + self.output
+        put_aside = max(0, self.stored - self.kept) + self.input + self.output
         return {
             "FREE": (self.output, self.input, self.tokens)[part] if op == "FREE" else 0,
-            "FORWARD": self._backward_peak + self.input if forward_only else passing,
-            "BACKWARD": self._backward_peak + self.stored + self.input + self.output,
-            "BACKWARD_INPUT": self._backward_peak + max(0, self.stored - self.kept) + self.input + self.output,
+            "FORWARD": self._passing(forward_only) + (self.input if forward_only else 0),
+            "BACKWARD": self._with_exchanged(self.backward) + given_back,
+            "BACKWARD_INPUT": self._with_exchanged(self.input_backward) + put_aside,
             "BACKWARD_WEIGHT": self.kept,
         }.get(op, 0)
 
 
-def _gathered_operands(stage, sums, is_t5, feeds_own_tokens, token_bytes):
-    """What BACKWARD_INPUT puts aside of inputs and output gradients that it gathered over tensor ranks."""
-    source, target = sums.source_tokens, sums.target_tokens
-    of_decoder = 6 * target + source if is_t5 else (2 if feeds_own_tokens else 4) * target
+def _gathered_operands(stage, sums, is_t5, feeds_own_tokens, tensors, token_bytes):
+    """What BACKWARD_INPUT puts aside of inputs and output gradients that it gathered over tensor ranks, beyond its own rows."""
+    source, target = (tokens - tokens // tensors for tokens in (sums.source_tokens, sums.target_tokens))
+    of_decoder = 6 * target + sums.source_tokens if is_t5 else (2 if feeds_own_tokens else 4) * target
     return token_bytes * (stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder)
+
+
+def _peaks(costs, kind, sums):
+    """What exists while a layer runs backward, by level: what the level keeps is not made again."""
+    largest = costs.peak(kind, sums)
+    stored = {level: costs.stored_of_layer(kind, level, sums) for level in LEVELS}
+    return {level: max(largest - (stored[level] - stored["full"]), min(largest, stored["none"])) for level in LEVELS}
+
+
+def _backward_peak(costs, kind, counts, sums):
+    """The most of any layer of a kind: those that keep more run first, and give back what they kept."""
+    peaks = _peaks(costs, kind, sums)
+    most = given_back = 0
+    for level in ("none", "selective", "full"):
+        if counts[level] > 0:
+            most = max(most, peaks[level] - given_back)
+            given_back += counts[level] * costs.stored(kind, level, sums)
+    return most
 
 
 def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_token_bytes):
@@ -98,19 +126,22 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
     """
     levels = stage.levels(recompute)
     stored = 0
-    kept = _gathered_operands(stage, sums, "encoder" in costs.kinds, costs.feeds_own_tokens, gathered_token_bytes)
-    peaks = []
+    is_t5 = "encoder" in costs.kinds
+    kept = _gathered_operands(stage, sums, is_t5, costs.feeds_own_tokens, costs.tensors, gathered_token_bytes)
+    head = costs.peak("head", sums) if stage.is_last else 0
+    peak, backward, input_backward = head, 0, 0
     for kind in costs.kinds:
         if stage.layers(kind) == 0:
             continue
         stored += sum(levels[kind][level] * costs.stored(kind, level, sums) for level in LEVELS)
         kept += stage.layers(kind) * costs.stored(kind, "none", sums)
-        peaks.append(costs.peak(kind, sums))
-    if stage.is_last:
-        peaks.append(costs.peak("head", sums))
+        peak = max(peak, costs.peak(kind, sums))
+        backward = max(backward, _backward_peak(costs, kind, levels[kind], sums))
+        input_backward = max(input_backward, _peaks(costs, kind, sums)["none"])
     tokens = (sums.source_tokens if stage.embeds_source else 0) + (sums.target_tokens if stage.embeds_target else 0)
     tokens += sums.loss_positions if stage.is_last else 0
-    return StageBytes(stored, kept, max(peaks, default=0), crossing[1], crossing[0], TOKEN_BYTES * tokens, *transient)
+    passing = (peak, backward, input_backward, head)
+    return StageBytes(stored, kept, *passing, crossing[1], crossing[0], TOKEN_BYTES * tokens, *transient)
 
 
 def largest_account(program):

@@ -211,7 +211,9 @@ class CostsAudit {
     const int64_t stored = costs_.StoredBytes(stage, memory, recompute);
     const int64_t kept = costs_.PutAsideBytes(stage, memory);
     const int64_t input = BoundaryBytes(stage - 1, of.share), output = BoundaryBytes(stage, of.share);
-    const int64_t forward_peak = memory.forward_peak(), peak = memory.backward_peak();
+    const int64_t forward_peak = memory.forward_peak(), largest = memory.backward_peak();
+    const int64_t peak = costs_.BackwardPeak(stage, memory, recompute);
+    const int64_t input_peak = costs_.InputBackwardPeak(stage, memory);
     const auto slowed = [&](int64_t ns) {
       return costs_.slow_groups().Slowed(ns, place_.replica, place_.position);
     };
@@ -221,14 +223,14 @@ class CostsAudit {
     switch (pass.op()) {
       case v1::OP_FORWARD:
         return {slowed(costs_.ForwardNs(stage, of.layers)), costs_.ForwardExchange(stage, of.layers),
-                plan_.forward_only() ? peak + output : stored + output + forward_peak,
-                plan_.forward_only() ? peak + input : forward_peak};
+                plan_.forward_only() ? largest + output : stored + output + forward_peak,
+                plan_.forward_only() ? largest + input : forward_peak};
       case v1::OP_BACKWARD:
         return {backward_ns, backward_exchange, peak + input, peak + stored + input + output};
       case v1::OP_BACKWARD_INPUT:
         return {backward_ns - weight_ns, backward_exchange,
-                peak + input + std::max<int64_t>(0, kept - stored),
-                peak + std::max<int64_t>(0, stored - kept) + input + output};
+                input_peak + input + std::max<int64_t>(0, kept - stored),
+                input_peak + std::max<int64_t>(0, stored - kept) + input + output};
       default:
         return {weight_ns, {}, 0, kept};
     }

@@ -148,9 +148,19 @@ double PriceOfLevel(double extra, const LayerBound& bound, const PerToken& kept)
   return price;
 }
 
-void BoundMemory(const LayerProfile& layer, const std::vector<RecomputeLevel>& levels, const LayerWalk& walk,
-                 double ranks, LayerBound* bound) {
-  bound->peak = Rates(layer.peak, ranks);
+// What a layer takes at least while it runs, beside what it keeps. A head is never made again; other layers
+// take all of the peak only where each of them is.
+LayerBytes LeastPeak(const LayerProfile& layer, LayerKind kind, const std::vector<RecomputeLevel>& levels) {
+  const bool all_again = levels.size() == 1 && levels.front() == kKeepInput;
+  if (kind == kHead || all_again) return layer.peak;
+  const LayerBytes& kept = layer.stored[kKeepAll];
+  return {std::min(layer.peak.source_token_bytes, kept.source_token_bytes),
+          std::min(layer.peak.target_token_bytes, kept.target_token_bytes)};
+}
+
+void BoundMemory(const LayerProfile& layer, LayerKind kind, const std::vector<RecomputeLevel>& levels,
+                 const LayerWalk& walk, double ranks, LayerBound* bound) {
+  bound->peak = Rates(LeastPeak(layer, kind, levels), ranks);
   bound->kept = Rates(layer.stored[levels.front()], ranks);
   bound->least_kept = bound->kept;
   bound->price_ns_per_byte = kInfinity;
@@ -256,7 +266,7 @@ LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode
     BoundBackward(layer, kind, levels, walk, &bound);
   }
   for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
-  BoundMemory(layer, levels, walk, costs.group().ranks(), &bound);
+  BoundMemory(layer, kind, levels, walk, costs.group().ranks(), &bound);
   return bound;
 }
 

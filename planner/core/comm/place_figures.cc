@@ -102,12 +102,14 @@ void PlaceFigures::FillBackward(Instruction* backward) {
   const int64_t output = stage + 1 < costs_.stages() ? BoundaryBytes(stage, backward->micro_batch) : 0;
   backward->duration_ns = pipeline_.costs.backward_ns[at];
   if (split) backward->duration_ns -= pipeline_.costs.weight_ns[at];
+  const int64_t peak = split ? costs_.InputBackwardPeak(stage, memory)
+                             : costs_.BackwardPeak(stage, memory, pipeline_.recompute[at]);
   // The peak, the gradient of the input, and what is put aside beyond what was stored.
-  backward->acquired_bytes = memory.backward_peak() + input + std::max<int64_t>(0, kept - stored);
+  backward->acquired_bytes = peak + input + std::max<int64_t>(0, kept - stored);
   // The peak, what was stored but is not put aside, and two buffers: the received activation, whose place is
   // taken by the gradient of the input where the stage below is on the same rank; and the received gradient,
   // or there the output, which then held it.
-  backward->released_bytes = memory.backward_peak() + std::max<int64_t>(0, stored - kept) + input + output;
+  backward->released_bytes = peak + std::max<int64_t>(0, stored - kept) + input + output;
 }
 
 void PlaceFigures::FillWeight(Instruction* weight) {

@@ -27,13 +27,15 @@ int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
   return tensor + 1 == tensors ? tokens - each * (tensors - 1) : each;
 }
 
-// Tokens whose rows a split backward pass puts aside gathered: the input and the output gradient of each
-// divided part, and in T5's decoder layers the encoder's output.
-int64_t GatheredOperands(const Stage& stage, bool feeds_own_tokens, const TokenSums& sums) {
+// Tokens whose rows a split backward pass puts aside gathered, beyond those that the rank has of them: the
+// input and the output gradient of each divided part, and in T5's decoder layers the encoder's output, of
+// which layers keep nothing.
+int64_t GatheredOperands(const Stage& stage, bool feeds_own_tokens, int tensors, const TokenSums& sums) {
   const auto source = static_cast<int64_t>(sums.source);
-  const auto target = static_cast<int64_t>(sums.target);
+  const auto others = [tensors](int64_t tokens) { return tokens - tokens / tensors; };
+  const int64_t target = others(static_cast<int64_t>(sums.target));
   const int64_t of_decoder = stage.crosses ? 6 * target + source : (feeds_own_tokens ? 2 : 4) * target;
-  return stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder;
+  return stage.encoder_layers * 4 * others(source) + stage.decoder_layers * of_decoder;
 }
 
 // Of the layers of a rank that has one part in so many of each, and of a target token so many bytes more.
@@ -328,13 +330,22 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
           (level == kKeepSelective ? memory.rows : 0);
     }
     // With their gradients.
-    memory.peak = std::max(memory.peak, PartOf(layer.peak, sums, tensors, 2 * repeated));
+    const int64_t peak = PartOf(layer.peak, sums, tensors, 2 * repeated);
+    const auto stored = [&](RecomputeLevel level) {
+      return memory.stored_layer[kind][level] - (level == kKeepSelective ? memory.rows : 0);
+    };
+    // Not below what a layer keeps: a profile by formulas reckons no gradients in its peak.
+    const int64_t least = std::min(peak, stored(kKeepAll));
+    for (RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput})
+      memory.peak_layer[kind][level] = std::max(peak - (stored(level) - stored(kKeepInput)), least);
+    memory.peak = std::max(memory.peak, peak);
   }
-  if (layers.last) memory.peak = std::max(memory.peak, PartOf(profile_.layers[kHead].peak, sums, tensors));
+  if (layers.last) memory.peak_head = PartOf(profile_.layers[kHead].peak, sums, tensors);
+  memory.peak = std::max(memory.peak, memory.peak_head);
   memory.gathered = exchange_model_.GatheredBytes(sums);
   if (tensors > 1) {
     memory.gathered_operands =
-        GatheredOperands(layers, group().feeds_own_tokens(), sums) * hidden_ * bytes_per_element_;
+        GatheredOperands(layers, group().feeds_own_tokens(), tensors, sums) * hidden_ * bytes_per_element_;
   }
   memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
   if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
@@ -356,6 +367,26 @@ int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const Stage
     }
   }
   return bytes;
+}
+
+int64_t CostModel::BackwardPeak(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
+  const LevelCounts levels = CountLevels(this->stage(stage), recompute);
+  int64_t peak = 0;
+  for (int kind = 0; kind < 2; ++kind) {
+    // Layers that keep more are above those that keep less, and have given it back when these run.
+    int64_t given_back = 0;
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      const int count = levels.counts[kind][level];
+      if (count == 0) continue;
+      peak = std::max(peak, memory.peak_layer[kind][level] - given_back);
+      given_back += count * memory.stored_layer[kind][level];
+    }
+  }
+  return memory.WithExchanged(peak);
+}
+
+int64_t CostModel::InputBackwardPeak(int stage, const StageMemory& memory) const {
+  return BackwardPeak(stage, memory, StageRecompute());
 }
 
 int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {

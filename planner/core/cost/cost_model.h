@@ -9,6 +9,7 @@
 // nanoseconds and bytes, rounded once.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -34,8 +35,13 @@ namespace penstock::core {
 struct StageMemory {
   // Kept by one layer, by kind (encoder, decoder) and level.
   std::array<std::array<int64_t, kRecomputeLevels>, 2> stored_layer = {};
-  // Exists while one layer runs backward.
+  // Exists while one layer runs backward, or the head: the most of any kind and level, which searches reckon
+  // with.
   int64_t peak = 0;
+  // The same of a layer, by kind and level: what the level keeps need not be made again.
+  std::array<std::array<int64_t, kRecomputeLevels>, 2> peak_layer = {};
+  // Exists while the head runs, which it does in the forward pass of the last stage.
+  int64_t peak_head = 0;
   // Exists while one layer runs: what is gathered over tensor ranks, and keys and values of divided rows;
   // backward there are their gradients, too.
   int64_t gathered = 0;
@@ -54,9 +60,12 @@ struct StageMemory {
   // also place and label of every position that the loss counts.
   int64_t tokens = 0;
 
-  // What comes and goes with a pass, beyond the buffers of transfers.
-  int64_t forward_peak() const { return gathered + keys_values + 3 * rows; }
-  int64_t backward_peak() const { return peak + gathered + 2 * keys_values + 3 * rows; }
+  // What comes and goes with a pass, beyond the buffers of transfers. The head runs when all layers have.
+  int64_t forward_peak() const { return gathered + std::max(keys_values + 3 * rows, peak_head); }
+  // The most of any level.
+  int64_t backward_peak() const { return WithExchanged(peak); }
+  // Of a backward pass whose layers take so much.
+  int64_t WithExchanged(int64_t layers) const { return layers + gathered + 2 * keys_values + 3 * rows; }
 };
 
 class CostModel {
@@ -125,6 +134,10 @@ class CostModel {
   StageMemory Memory(int stage, const TokenSums& sums) const { return Memory(stage, WholeShare(sums)); }
   // Kept by all layers of the stage.
   int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
+  // What comes and goes with a whole backward pass, and with one whose products for weights are put aside:
+  // that one has made again what it keeps.
+  int64_t BackwardPeak(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
+  int64_t InputBackwardPeak(int stage, const StageMemory& memory) const;
   // Kept between BACKWARD_INPUT and BACKWARD_WEIGHT: input and output gradient of every linear layer. Counted
   // as all that a layer keeps without recompute, of which they are nearly everything (GPT: 32 of 34 bytes for
   // each token and element of the width).

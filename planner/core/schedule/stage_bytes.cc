@@ -21,7 +21,12 @@ StageMemory Larger(const StageMemory& a, const StageMemory& b) {
       larger.stored_layer[kind][level] = std::max(a.stored_layer[kind][level], b.stored_layer[kind][level]);
     }
   }
+  for (size_t kind = 0; kind < larger.peak_layer.size(); ++kind) {
+    for (size_t level = 0; level < larger.peak_layer[kind].size(); ++level)
+      larger.peak_layer[kind][level] = std::max(a.peak_layer[kind][level], b.peak_layer[kind][level]);
+  }
   larger.peak = std::max(a.peak, b.peak);
+  larger.peak_head = std::max(a.peak_head, b.peak_head);
   larger.gathered = std::max(a.gathered, b.gathered);
   larger.keys_values = std::max(a.keys_values, b.keys_values);
   larger.rows = std::max(a.rows, b.rows);

@@ -22,8 +22,8 @@ enum class TransferBuffers : uint8_t {
   kNeighbours,
 };
 
-// What comes and goes around a backward pass: the transient peak, the gradient that arrives and the one that
-// is sent.
+// What comes and goes around a backward pass: the transient peak, as if layers were made again, the gradient
+// that arrives and the one that is sent.
 int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers);
 
 // Element by element the larger one.

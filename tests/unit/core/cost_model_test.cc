@@ -197,6 +197,60 @@ TEST(CostModelTest, MemoryCountsLayersBoundariesAndTokens) {
   EXPECT_EQ(costs.StaticBytes(0), 4 * (4 * 1000 + 2000));
 }
 
+// A layer of 100, 60 or 10 bytes a token that runs backward with `peak` more, made again from its input.
+CostModel ModelWithPeak(double peak) {
+  v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  v1::LayerCost* layer = job.mutable_profile()->mutable_layers(0);
+  layer->mutable_stored_selective()->set_target_token_bytes(60);
+  layer->mutable_peak()->set_target_token_bytes(peak);
+  return ModelOf(job);
+}
+
+TEST(CostModelTest, BackwardPassesDoNotMakeAgainWhatWasKept) {
+  const CostModel costs = ModelWithPeak(240);
+  const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 4}), 24000);
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {4, 0}), 19000);
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 0}), 15000);
+  // What it puts aside it has made again, whatever was kept.
+  EXPECT_EQ(costs.InputBackwardPeak(0, memory), 15000);
+  EXPECT_EQ(memory.backward_peak(), 24000);
+}
+
+TEST(CostModelTest, LayersAboveHaveGivenBackWhatTheyKept) {
+  const CostModel costs = ModelWithPeak(240);
+  const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
+  // 24,000 of a layer that is made again, when three have given back 10,000 each.
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 1}), 15000);
+  // Two that keep all, two selective: 19,000 - 20,000.
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {2, 0}), 15000);
+  // One selective above three: 24,000 - 6,000.
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {1, 3}), 19000);
+}
+
+TEST(CostModelTest, APeakWithoutGradientsCountsAsItIs) {
+  for (const double peak : {50, 100}) {
+    const CostModel costs = ModelWithPeak(peak);
+    const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
+    const auto bytes = static_cast<int64_t>(100 * peak);
+    for (const StageRecompute recompute : {StageRecompute{0, 4}, {4, 0}, {0, 0}, {1, 2}})
+      EXPECT_EQ(costs.BackwardPeak(0, memory, recompute), bytes);
+    EXPECT_EQ(costs.InputBackwardPeak(0, memory), bytes);
+  }
+}
+
+TEST(CostModelTest, TheHeadNeedsItsMemoryInTheForwardPass) {
+  v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  job.mutable_profile()->mutable_layers(1)->mutable_peak()->set_target_token_bytes(70);
+  const CostModel costs = ModelOf(job);
+  const StageMemory first = costs.Memory(0, Packed({{0, 100, 0}}));
+  EXPECT_EQ(first.forward_peak(), 0);
+  const StageMemory last = costs.Memory(1, Packed({{0, 100, 0}}));
+  EXPECT_EQ(last.forward_peak(), 7000);
+  EXPECT_EQ(costs.BackwardPeak(1, last, {}), 5000);
+  EXPECT_EQ(last.backward_peak(), 7000);
+}
+
 TEST(CostModelTest, ShardingDividesItsPartOfTheStateByTheReplicas) {
   v1::JobSpec job = GptJob(2, 4, v1::POLICY_DYNAMIC);
   job.mutable_planning()->set_shard_optimizer_state(true);
