@@ -174,21 +174,22 @@ double SharedGradientBytes(const ModelConfig& config, const Widths& widths) {
   return SharedExpertBytes(config, widths, parts) + 2 * widths.element * widths.hidden;
 }
 
-// Of the residual stream before, after and around a part that runs backward.
-double StreamGradientBytes(const Widths& widths) { return 3 * widths.element * widths.hidden; }
-
-// Gradients of the feed-forward part while it runs backward, and of what leads to experts.
+// Gradients of the feed-forward part while it runs backward, and of what leads to experts. A gated part has
+// three, but its result is gone by then, unless products for weights are put aside.
 double FeedForwardGradientBytes(const ModelConfig& config, const Widths& widths) {
-  const double parts = RowsPerToken(config) * (FeedForwardParts(config.feed_forward) > 2 ? 3 : 2);
-  return StreamGradientBytes(widths) + widths.element * parts * widths.ffn + RoutingBytes(config, widths) +
+  const bool gated = FeedForwardParts(config.feed_forward) > 2;
+  if (config.experts == 0) return widths.element * ((gated ? 3 : 2) * widths.hidden + 2 * widths.ffn);
+  const double parts = RowsPerToken(config) * (gated ? 3 : 2);
+  return widths.element * (3 * widths.hidden + parts * widths.ffn) + RoutingBytes(config, widths) +
          ExpertRowBytes(config, widths) + SharedGradientBytes(config, widths) +
          RouterLossGradientBytes(config, widths);
 }
 
-// Gradients of attention while it runs backward: queries, keys and values twice, once as the kernel gives
-// them, and of what attention gave; and what the kernel needs.
+// Gradients of attention while it runs backward: of the residual stream before, after and around it, of
+// queries, keys and values twice, once as the kernel gives them, and of what attention gave; and what the
+// kernel needs.
 double AttentionGradientBytes(const ModelConfig& config, const Widths& widths) {
-  return StreamGradientBytes(widths) + widths.element * (3 * widths.inner + 4 * widths.key_value) +
+  return widths.element * (3 * widths.hidden + 3 * widths.inner + 4 * widths.key_value) +
          ScoreBytes(config, widths) + ProductBytes(config, widths) + GroupBytes(config, widths) +
          TurningBytes(config, widths);
 }
@@ -200,7 +201,7 @@ double FeedForwardKeptBytes(const ModelConfig& config, const Widths& widths) {
 }
 
 // Gradients of a layer, `none` bytes of which are kept. A split backward pass still has what the
-// feed-forward part computed with when attention runs: a plan has `none` for that (execution.md, section 8).
+// feed-forward part computed with: a plan has `none` for that (execution.md, section 8).
 double GradientBytes(const ModelConfig& config, const Widths& widths, double none) {
   const double feed_forward = FeedForwardGradientBytes(config, widths);
   const double attention = AttentionGradientBytes(config, widths);
