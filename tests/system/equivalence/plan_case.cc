@@ -388,6 +388,19 @@ std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed) {
   return MakeCases(choices);
 }
 
+std::vector<PlanCase> RandomStageGroupCases(size_t count, uint64_t seed) {
+  const auto in_groups = [](const Case& choice) {
+    const Model& model = kModels[choice[kModel]];
+    const bool known = model.architecture == v1::ARCHITECTURE_GPT && !model.experts && !model.shared_expert &&
+                       kShardings[choice[kSharding]].state != State::kShares;
+    return known && kTensorRanks[choice[kTensor]] * kContextRanks[choice[kContext]] > 1 &&
+           SaysSomethingNew(choice);
+  };
+  std::vector<Case> choices = ShuffledProduct(kValues, in_groups, seed);
+  choices.resize(std::min(count, choices.size()));
+  return MakeCases(choices);
+}
+
 namespace {
 
 // TOKEN_BUDGET fills packed micro-batches, which workers run as they run those of PACKED.

@@ -50,4 +50,8 @@ std::vector<PlanCase> PlanCasesForParts(Coverage coverage);
 // As many of all combinations, drawn by the seed.
 std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed);
 
+// The same of those with stage groups whose memory follows from lengths alone: of decoder-only models without
+// experts, and without shares of parameters.
+std::vector<PlanCase> RandomStageGroupCases(size_t count, uint64_t seed);
+
 }  // namespace penstock::testing

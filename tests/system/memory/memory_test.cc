@@ -1,11 +1,13 @@
 // Plans promise how much memory each rank needs at most. Workers that run random plans count what their
 // tensors take: never more than 3 % above that, but for uneven rows of experts. More than half of the plans
-// are of stage groups.
+// are of stage groups; of others, all of stage groups, it is no more than 10 % below, either.
+// PENSTOCK_SEED draws other ones of these.
 
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,16 +24,23 @@ namespace {
 
 constexpr size_t kPlans = 20;
 constexpr uint64_t kSeed = 2026;
+// Of the plans of stage groups, where the environment does not say it.
+constexpr uint64_t kGroupSeed = 2026;
 constexpr uint64_t kIterations = 2;
 constexpr size_t kBatch = 24;
 constexpr uint32_t kLongest = 256;
 constexpr double kTolerance = 0.03;
+// A sum of gradients takes two segments of a ring (kRingSegmentBytes), whatever the model: seen where a rank
+// computes next to nothing, and no part of plans.
+constexpr uint64_t kSumBytes = uint64_t{2} << 20;
+// Measured peaks are at least so much of the plan's.
+constexpr double kLeast = 0.9;
 // One plan of a T5 of 20 MB, which follows measured times and so is not made twice, had 1.041 once, of which
 // the cause is not known.
 constexpr double kToleranceOfEncoderDecoders = 0.05;
 // Where ranks divide the experts: a new router gives one of two ranks up to so many times its share of a
 // small micro-batch's rows, which the profile says.
-constexpr double kFullest = 1.3;
+constexpr double kFullest = 1.5;
 
 // Large enough that tensors of a few numbers do not count, small enough for a second on one core.
 void Enlarge(v1::JobSpec& job) {
@@ -87,10 +96,16 @@ class MemoryTest : public ::testing::TestWithParam<PlanCase> {
     *job.mutable_profile() = file.profile();
   }
 
+  // Runs the job, and `expect(promised, planned, measured)` for the peak of each rank in each iteration,
+  // bytes; promised: what is planned, or a sum of gradients where that is more.
+  template <typename Expect>
+  void Run(const Expect& expect);
+
   Cluster cluster_;
 };
 
-TEST_P(MemoryTest, NoRankTakesMoreThanItsPlanSays) {
+template <typename Expect>
+void MemoryTest::Run(const Expect& expect) {
   v1::JobSpec job = GetParam().job;
   Enlarge(job);
   ASSERT_NO_FATAL_FAILURE(Profile(job));
@@ -108,26 +123,51 @@ TEST_P(MemoryTest, NoRankTakesMoreThanItsPlanSays) {
   ASSERT_NO_FATAL_FAILURE(cluster_.StartWorkers(job, {.dataset = dataset}));
   cluster_.ExpectAllFinish();
 
-  const double tolerance = GetParam().model.encoder_decoder ? kToleranceOfEncoderDecoders : kTolerance;
   for (uint64_t i = 0; i < kIterations; ++i) {
     const v1::GetIterationResponse iteration = cluster_.Iteration(job.job_id(), i);
     ASSERT_EQ(iteration.reports_size(), iteration.plan().programs_size());
     for (const v1::ReportIterationRequest& report : iteration.reports()) {
       const auto rank = static_cast<int>(report.rank());
-      const auto planned = static_cast<double>(iteration.plan().predicted().ranks(rank).peak_memory_bytes());
-      const auto measured = static_cast<double>(report.peak_memory_bytes());
-      const uint32_t peak = iteration.plan().predicted().ranks(rank).peak_instruction();
+      const v1::RankPrediction& predicted = iteration.plan().predicted().ranks(rank);
       const v1::Program& program = iteration.plan().programs(rank);
-      EXPECT_LE(measured, planned * (1 + tolerance))
-          << "rank " << rank << ", iteration " << i << ", planned peak at "
-          << v1::Op_Name(program.instructions(static_cast<int>(peak)).op()) << ", static "
-          << program.static_memory_bytes();
+      const auto planned = static_cast<double>(predicted.peak_memory_bytes());
+      const auto promised = std::max(planned, static_cast<double>(program.static_memory_bytes() + kSumBytes));
+      const auto measured = static_cast<double>(report.peak_memory_bytes());
+      const auto peak = static_cast<int>(predicted.peak_instruction());
+      SCOPED_TRACE(absl::StrCat("rank ", rank, ", iteration ", i, ", planned peak at ",
+                                v1::Op_Name(program.instructions(peak).op()), ", static ",
+                                program.static_memory_bytes()));
+      expect(promised, planned, measured);
       RecordProperty(absl::StrCat("rank_", rank, "_iteration_", i), absl::StrCat(measured / planned));
     }
   }
 }
 
+TEST_P(MemoryTest, NoRankTakesMoreThanItsPlanSays) {
+  const double tolerance = GetParam().model.encoder_decoder ? kToleranceOfEncoderDecoders : kTolerance;
+  Run([&](double promised, double /*planned*/, double measured) {
+    EXPECT_LE(measured, promised * (1 + tolerance));
+  });
+}
+
+class StageGroupMemoryTest : public MemoryTest {};
+
+TEST_P(StageGroupMemoryTest, RanksTakeWhatTheirPlanSays) {
+  Run([](double promised, double planned, double measured) {
+    EXPECT_LE(measured, promised * (1 + kTolerance));
+    EXPECT_GE(measured, planned * kLeast);
+  });
+}
+
+uint64_t GroupSeed() {
+  const char* const seed = std::getenv("PENSTOCK_SEED");
+  return seed == nullptr ? kGroupSeed : std::strtoull(seed, nullptr, 10);
+}
+
 INSTANTIATE_TEST_SUITE_P(RandomPlans, MemoryTest, ::testing::ValuesIn(RandomPlanCases(kPlans, kSeed)),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(RandomPlans, StageGroupMemoryTest,
+                         ::testing::ValuesIn(RandomStageGroupCases(kPlans, GroupSeed())),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
