@@ -214,7 +214,12 @@ std::unique_ptr<PendingRows> PassExchange::StartOver(const ExchangeGroup& group,
 
 at::Tensor PassExchange::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                       const std::vector<int64_t>& received) {
-  return StartOver(contexts_, "exchanging with the context ranks", rows, sent, received)->Wait();
+  return StartRows(rows, sent, received)->Wait();
+}
+
+std::unique_ptr<PendingRows> PassExchange::StartRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                                     const std::vector<int64_t>& received) {
+  return StartOver(contexts_, "exchanging with the context ranks", rows, sent, received);
 }
 
 std::unique_ptr<PendingRows> PassExchange::StartExpertRows(const at::Tensor& rows,

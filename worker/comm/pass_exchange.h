@@ -68,6 +68,8 @@ class PassExchange : public StageGroup {
   void MaxOverTensorRanks(at::Tensor& values) override;
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
+  std::unique_ptr<PendingRows> StartRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                         const std::vector<int64_t>& received) override;
   std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                                const std::vector<int64_t>& received) override;
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;

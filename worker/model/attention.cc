@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "worker/model/attention_kernel.h"
@@ -68,8 +69,8 @@ at::Tensor Kernel(const AttentionOptions& options, const AttentionOperands& piec
 struct Call {
   const AttentionOptions& options;
   const AttentionShape& shape;
-  // Of keys and values that others sent, and in the backward pass their gradients.
-  ReceivedKeys received;
+  // Keys and values that others send, and in the backward pass their gradients.
+  ArrivingKeys& received;
   ReceivedKeys gradients;
 };
 
@@ -114,10 +115,26 @@ void PieceBackward(const Call& call, size_t index, const AttentionOperands& oper
   }
 }
 
-ReceivedKeys Receive(const AttentionOptions& options, const AttentionShape& shape,
+ArrivingKeys Receive(const AttentionOptions& options, const AttentionShape& shape,
                      const AttentionOperands& operands) {
-  if (!shape.exchange.has_value()) return {};
-  return ExchangeKeys(*options.group, *shape.exchange, operands.key, operands.value);
+  if (!shape.exchange.has_value()) return ArrivingKeys();
+  return StartKeys(*options.group, *shape.exchange, operands.key, operands.value);
+}
+
+// Pieces that are divided need what others send, and the rest hides how long that takes.
+template <typename Run>
+void ForEachPiece(const AttentionShape& shape, bool divided, const Run& run) {
+  for (size_t i = 0; i < shape.pieces.size(); ++i) {
+    if (shape.pieces[i].divided == divided) run(i);
+  }
+}
+
+// Zeros where no piece has a query or a key.
+void PrepareGradients(const AttentionShape& shape, const AttentionOperands& gradients) {
+  if (!shape.all_queries) gradients.query.zero_();
+  if (shape.all_keys) return;
+  gradients.key.zero_();
+  gradients.value.zero_();
 }
 
 }  // namespace
@@ -125,44 +142,56 @@ ReceivedKeys Receive(const AttentionOptions& options, const AttentionShape& shap
 at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
                             const AttentionOperands& operands, AttentionMemory* memory) {
   if (memory != nullptr) memory->pieces.resize(shape.pieces.size());
-  const Call call = {options, shape, Receive(options, shape, operands), {}};
-  if (memory != nullptr && memory->keep_received) memory->received = call.received;
+  ArrivingKeys received = Receive(options, shape, operands);
+  const Call call = {options, shape, received, {}};
   const int64_t inner = operands.query.size(1);
+  const bool is_all_of_it = shape.all_queries && shape.pieces.size() == 1;
   at::Tensor attended;
-  for (size_t i = 0; i < shape.pieces.size(); ++i) {
+  const auto attend = [&](size_t i) {
     const AttentionPiece& piece = shape.pieces[i];
     const at::Tensor output = PieceForward(call, i, PieceOperands(operands, options, piece),
                                            memory == nullptr ? nullptr : &memory->pieces[i]);
-    if (shape.all_queries && shape.pieces.size() == 1)
-      return output.transpose(1, 2).reshape({shape.queries, inner});
+    if (is_all_of_it) {
+      attended = output.transpose(1, 2).reshape({shape.queries, inner});
+      return;
+    }
     if (!attended.defined()) attended = at::zeros({shape.queries, inner}, operands.query.options());
     QueryHeads(attended, options.heads, piece).copy_(output);
-  }
+  };
+  for (const bool divided : {false, true}) ForEachPiece(shape, divided, attend);
+  if (memory != nullptr && memory->keep_received) memory->received = received.Get();
   return attended.defined() ? attended : at::zeros({shape.queries, inner}, operands.query.options());
 }
 
 void AttentionBackward(const AttentionOptions& options, const AttentionShape& shape,
                        const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
                        const at::Tensor& attended_gradient, const AttentionOperands& gradients) {
-  if (!shape.all_queries) gradients.query.zero_();
-  if (!shape.all_keys) {
-    gradients.key.zero_();
-    gradients.value.zero_();
+  PrepareGradients(shape, gradients);
+  ArrivingKeys received(std::exchange(memory.received, {}));
+  if (!received.Get().rows.defined()) received = Receive(options, shape, operands);
+  Call call = {options, shape, received, {}};
+  if (shape.exchange.has_value()) {
+    const int64_t columns = operands.key.size(1) + operands.value.size(1);
+    call.gradients = {at::zeros({shape.exchange->received_rows(), columns}, operands.key.options())};
   }
-  Call call = {options, shape, std::exchange(memory.received, {}), {}};
-  if (!call.received.rows.defined()) call.received = Receive(options, shape, operands);
-  if (shape.exchange.has_value()) call.gradients = {at::zeros_like(call.received.rows)};
   memory.pieces.resize(shape.pieces.size());
-  for (size_t i = 0; i < shape.pieces.size(); ++i) {
+  const auto attend = [&](size_t i) {
     const AttentionPiece& piece = shape.pieces[i];
     PieceBackward(call, i, PieceOperands(operands, options, piece),
                   QueryHeads(attended, options.heads, piece), std::move(memory.pieces[i]),
                   QueryHeads(attended_gradient, options.heads, piece),
                   PieceOperands(gradients, options, piece));
+  };
+  // First those whose gradients others wait for.
+  ForEachPiece(shape, /*divided=*/true, attend);
+  std::unique_ptr<PendingRows> returned;
+  if (shape.exchange.has_value()) {
+    received.Get();
+    received = ArrivingKeys();
+    returned = StartKeyGradients(*options.group, *shape.exchange, call.gradients);
   }
-  if (!shape.exchange.has_value()) return;
-  call.received = {};
-  ReturnKeyGradients(*options.group, *shape.exchange, call.gradients, gradients.key, gradients.value);
+  ForEachPiece(shape, /*divided=*/false, attend);
+  if (returned != nullptr) AddKeyGradients(*shape.exchange, *returned, gradients.key, gradients.value);
 }
 
 }  // namespace penstock::worker

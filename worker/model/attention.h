@@ -14,7 +14,8 @@
 // Where rows of the micro-batch are divided over context ranks, both passes begin with an exchange of keys
 // and values (key_exchange.h), and the backward pass ends with one of their gradients: all context ranks call
 // them in the same order. Queries attend to the keys of their own rank and to those of others apart, and the
-// results are merged.
+// results are merged. What is on its way is waited for when nothing else is left: rows that are not divided,
+// and keys of the own rank, hide it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

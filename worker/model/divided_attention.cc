@@ -34,6 +34,10 @@ struct Rectangle {
                     : own.narrow(2, key_begin, key_length);
   }
   AttentionOperands Operands(const AttentionOptions& options, const AttentionOperands& piece,
+                             ArrivingKeys& others) const {
+    return Operands(options, piece, received ? others.Get() : ReceivedKeys());
+  }
+  AttentionOperands Operands(const AttentionOptions& options, const AttentionOperands& piece,
                              const ReceivedKeys& others) const {
     const at::Tensor rows = received ? others.key() : at::Tensor();
     const at::Tensor values = received ? others.value() : at::Tensor();
@@ -106,7 +110,7 @@ KernelResult NothingSeen(const AttentionOperands& piece) {
 }  // namespace
 
 KernelResult DividedForward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                            const AttentionOperands& piece, const ReceivedKeys& received) {
+                            const AttentionOperands& piece, ArrivingKeys& received) {
   if (const DividedRow* const row = WindowedRow(options, shape, index); row != nullptr) {
     KernelResult result = NothingSeen(piece);
     ForEachVisible(*row, options.window, [&](const Rectangle& rectangle) {
@@ -124,7 +128,7 @@ KernelResult DividedForward(const AttentionOptions& options, const AttentionShap
 }
 
 void DividedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                     const AttentionOperands& piece, const ReceivedKeys& received, const KernelResult& merged,
+                     const AttentionOperands& piece, ArrivingKeys& received, const KernelResult& merged,
                      const at::Tensor& gradient, const AttentionOperands& gradients,
                      const ReceivedKeys& others) {
   const auto add = [&](const AttentionOptions& rules, const Rectangle& rectangle) {

@@ -1,5 +1,6 @@
 // Attention of a piece whose keys may lie on several context ranks: over its own keys and over those that
-// were received, merged (attention_kernel.h). A piece that is not divided has its own alone.
+// were received, merged (attention_kernel.h). A piece that is not divided has its own alone, and waits for no
+// others.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +12,11 @@ namespace penstock::worker {
 
 // `index`: of shape.pieces. `piece`: its operands, [count, heads, queries or keys, width].
 KernelResult DividedForward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                            const AttentionOperands& piece, const ReceivedKeys& received);
+                            const AttentionOperands& piece, ArrivingKeys& received);
 
 // Overwrites `gradients` and adds to `others`, the gradients of what was received.
 void DividedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                     const AttentionOperands& piece, const ReceivedKeys& received, const KernelResult& merged,
+                     const AttentionOperands& piece, ArrivingKeys& received, const KernelResult& merged,
                      const at::Tensor& gradient, const AttentionOperands& gradients,
                      const ReceivedKeys& others);
 

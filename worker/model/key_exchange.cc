@@ -103,18 +103,30 @@ KeyExchange MakeKeyExchange(const MicroBatch& shape, const GroupPlace& place, at
   return exchange;
 }
 
-ReceivedKeys ExchangeKeys(StageGroup& group, const KeyExchange& exchange, const at::Tensor& key,
-                          const at::Tensor& value) {
-  const at::Tensor received =
-      group.ExchangeRows(JoinedRows(key, value, exchange.sent_rows), exchange.sent, exchange.received);
-  return {exchange.order.defined() ? received.index_select(0, exchange.order) : received};
+const ReceivedKeys& ArrivingKeys::Get() {
+  if (pending_ == nullptr) return keys_;
+  const at::Tensor rows = std::exchange(pending_, nullptr)->Wait();
+  keys_ = {order_.defined() ? rows.index_select(0, order_) : rows};
+  return keys_;
 }
 
-void ReturnKeyGradients(StageGroup& group, const KeyExchange& exchange, const ReceivedKeys& others,
-                        const at::Tensor& key, const at::Tensor& value) {
+ArrivingKeys StartKeys(StageGroup& group, const KeyExchange& exchange, const at::Tensor& key,
+                       const at::Tensor& value) {
+  return ArrivingKeys(
+      group.StartRows(JoinedRows(key, value, exchange.sent_rows), exchange.sent, exchange.received),
+      exchange.order);
+}
+
+std::unique_ptr<PendingRows> StartKeyGradients(StageGroup& group, const KeyExchange& exchange,
+                                               const ReceivedKeys& others) {
   at::Tensor rows = others.rows;
   if (exchange.order.defined()) rows = at::empty_like(rows).index_copy_(0, exchange.order, rows);
-  const at::Tensor returned = group.ExchangeRows(rows, exchange.received, exchange.sent);
+  return group.StartRows(rows, exchange.received, exchange.sent);
+}
+
+void AddKeyGradients(const KeyExchange& exchange, PendingRows& pending, const at::Tensor& key,
+                     const at::Tensor& value) {
+  const at::Tensor returned = pending.Wait();
   const auto wide = returned.options().dtype(AccumulationType(returned.scalar_type()));
   const at::Tensor sum = at::zeros({exchange.divided_rows.size(0), returned.size(1)}, wide);
   int64_t begin = 0;

@@ -1,9 +1,11 @@
 // Keys and values of divided rows between the context ranks of a stage group: which rows go where, the
 // exchange before attention, and the way back of their gradients.
 //
-//   ReceivedKeys others = ExchangeKeys(group, exchange, key, value);
-//   ... attention, forward or backward ...
-//   ReturnKeyGradients(group, exchange, others_gradient, key_gradient, value_gradient);
+//   ArrivingKeys others = StartKeys(group, exchange, key, value);
+//   ... attention that needs none of them, then others.Get() ...
+//   const std::unique_ptr<PendingRows> pending = StartKeyGradients(group, exchange, others_gradient);
+//   ...
+//   AddKeyGradients(exchange, *pending, key_gradient, value_gradient);
 //
 // All context ranks call these in the same order, also with nothing to send.
 #pragma once
@@ -11,6 +13,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "worker/model/stage_group.h"
@@ -57,13 +61,36 @@ struct ReceivedKeys {
   at::Tensor value() const { return rows.narrow(1, rows.size(1) / 2, rows.size(1) / 2); }
 };
 
-// `key` and `value`: [own tokens, columns], of one type; rows may be strided.
-ReceivedKeys ExchangeKeys(StageGroup& group, const KeyExchange& exchange, const at::Tensor& key,
-                          const at::Tensor& value);
+// Keys and values that are on their way, or there already.
+class ArrivingKeys {
+ public:
+  // Nothing, or what has arrived.
+  explicit ArrivingKeys(ReceivedKeys keys = {}) : keys_(std::move(keys)) {}
+  // `order`: KeyExchange::order.
+  ArrivingKeys(std::unique_ptr<PendingRows> rows, at::Tensor order)
+      : pending_(std::move(rows)), order_(std::move(order)) {}
 
-// `others`: gradients of what ExchangeKeys returned. Adds what the other ranks have for the own rows to `key`
-// and `value`, summed in the order of the ranks and in AccumulationType before.
-void ReturnKeyGradients(StageGroup& group, const KeyExchange& exchange, const ReceivedKeys& others,
-                        const at::Tensor& key, const at::Tensor& value);
+  // Waits for them the first time.
+  const ReceivedKeys& Get();
+
+ private:
+  std::unique_ptr<PendingRows> pending_;
+  at::Tensor order_;
+  ReceivedKeys keys_;
+};
+
+// `key` and `value`: [own tokens, columns], of one type; rows may be strided. The group outlives the result.
+ArrivingKeys StartKeys(StageGroup& group, const KeyExchange& exchange, const at::Tensor& key,
+                       const at::Tensor& value);
+
+// `others`: gradients of the keys that came; they must not change until what is returned has been waited for.
+// The group outlives it.
+std::unique_ptr<PendingRows> StartKeyGradients(StageGroup& group, const KeyExchange& exchange,
+                                               const ReceivedKeys& others);
+
+// Adds what the other ranks have for the own rows to `key` and `value`, summed in the order of the ranks and
+// in AccumulationType before.
+void AddKeyGradients(const KeyExchange& exchange, PendingRows& pending, const at::Tensor& key,
+                     const at::Tensor& value);
 
 }  // namespace penstock::worker

@@ -65,9 +65,14 @@ class StageGroup {
   // context rank, may be 0.
   virtual at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                   const std::vector<int64_t>& received) = 0;
-  // The same over those that divide the experts with this rank, in their order; it is waited for apart, and
-  // other calls, of this kind too, may be made before. `rows` must not change until then. What is returned
-  // must not outlive the group.
+  // The same, waited for apart: whatever is computed meanwhile hides it. `rows` must not change until then.
+  // What is returned must not outlive the group.
+  virtual std::unique_ptr<PendingRows> StartRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                                 const std::vector<int64_t>& received) {
+    return std::make_unique<ArrivedRows>(ExchangeRows(rows, sent, received));
+  }
+  // StartRows over those that divide the experts with this rank, in their order; other calls, of this kind
+  // too, may be made before it is waited for.
   virtual std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows,
                                                        const std::vector<int64_t>& sent,
                                                        const std::vector<int64_t>& received) = 0;
