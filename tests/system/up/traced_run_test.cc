@@ -76,7 +76,8 @@ TEST_F(TracedRunTest, PlannerAndAllWorkersShareTheTraceOfABatch) {
 TEST_F(TracedRunTest, WhatALostRankCutsOffSaysWhyAndIsPartOfTheSameTraceWhenItIsDoneAgain) {
   constexpr uint64_t kMany = 60;
   const TraceCollector collector;
-  PenstockRun up(folder_, "up", TracedTo(collector.address(), kMany, {"--checkpoint-every", "50"}));
+  PenstockRun up(folder_, "up",
+                 TracedTo(collector.address(), kMany, {"--checkpoint-every", "50", "--no-rescue"}));
   up.WaitForText("iteration 13/59");
   ASSERT_NO_FATAL_FAILURE(KillOne(RunDir(), "--rank=1"));
   ASSERT_EQ(up.Wait(), 0) << up.errors();
