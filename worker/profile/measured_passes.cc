@@ -12,8 +12,6 @@
 namespace penstock::worker {
 namespace {
 
-constexpr size_t kFewestShapes = 4;
-
 void AddLayerPasses(const TokenFigures& tokens, const std::vector<PassTimes>& kinds, MeasuredPasses& passes) {
   const PassTimes& split = kinds[kSplit];
   const double input = split.backward_ns / (split.backward_ns + split.weight_ns);
@@ -26,29 +24,14 @@ void AddLayerPasses(const TokenFigures& tokens, const std::vector<PassTimes>& ki
 }
 
 // Of what the whole stage takes for both passes of a shape, what the rank takes.
-absl::StatusOr<double> PartOfTime(StageRun& whole, StageRun& rank, const MicroBatch& shape,
-                                  double budget_ns) {
+absl::StatusOr<std::vector<double>> PartOfTime(StageRun& whole, StageRun& rank, const MicroBatch& shape,
+                                               double budget_ns) {
   PENSTOCK_RETURN_IF_ERROR(whole.Prepare(shape));
   PENSTOCK_RETURN_IF_ERROR(rank.Prepare(shape));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
                             MeasureInTurns({Turn{&whole}, Turn{&rank}}, budget_ns));
-  return (times[1].forward_ns + times[1].backward_ns) / (times[0].forward_ns + times[0].backward_ns);
-}
-
-// What is kept of the shape with this number, whose time is added to `kept_ns`, or else what `measure` finds.
-template <typename Measure>
-absl::StatusOr<double> KeptOr(const KeptPart& kept, size_t shape, double& kept_ns,
-                              const NanosecondClock& clock, const Measure& measure) {
-  const std::string what = absl::StrCat(kept.name, "/", shape);
-  if (const KeptFigures* const before = kept.times->Find(what);
-      before != nullptr && before->values.size() == 1) {
-    kept_ns += before->spent_ns;
-    return before->values.front();
-  }
-  const double start = clock();
-  PENSTOCK_ASSIGN_OR_RETURN(const double found, measure());
-  PENSTOCK_RETURN_IF_ERROR(kept.times->Keep(what, {.values = {found}, .spent_ns = clock() - start}));
-  return found;
+  return std::vector<double>{(times[1].forward_ns + times[1].backward_ns) /
+                             (times[0].forward_ns + times[0].backward_ns)};
 }
 
 }  // namespace
@@ -77,28 +60,26 @@ absl::StatusOr<TensorTime> MeasureTensorRank(StageRun& whole, StageRun& rank, in
                                              const std::vector<MicroBatch>& shapes,
                                              const FiguresOfStage& figures, const MeasuredTime& form,
                                              double budget_ns, const KeptPart& kept) {
-  const NanosecondClock& clock = whole.clocks().budget;
-  const double start = clock();
-  double kept_ns = 0;
+  PartFigures part(kept, whole.clocks().budget);
+  const double shape_ns = budget_ns / static_cast<double>(shapes.size());
   std::vector<CostPoint> points;
   std::vector<double> parts;
   absl::Status too_large;
   for (size_t i = 0; i < shapes.size(); ++i) {
     const MicroBatch& shape = shapes[i];
-    if (points.size() >= kFewestShapes && clock() - start + kept_ns > budget_ns) break;
-    const absl::StatusOr<double> of_whole = KeptOr(kept, i, kept_ns, clock, [&] {
-      return PartOfTime(whole, rank, shape, budget_ns / static_cast<double>(shapes.size()));
-    });
+    if (points.size() >= kFewestShapes && part.SpentNs() > budget_ns) break;
+    const absl::StatusOr<std::vector<double>> of_whole =
+        part.Get(absl::StrCat(i), 1, [&] { return PartOfTime(whole, rank, shape, shape_ns); });
     // A small GPU may have room for the whole stage, but not for both.
     if (absl::IsResourceExhausted(of_whole.status())) {
       too_large = of_whole.status();
       continue;
     }
     PENSTOCK_RETURN_IF_ERROR(of_whole.status());
-    parts.push_back(*of_whole);
+    parts.push_back(of_whole->front());
     PENSTOCK_RETURN_IF_ERROR(whole.Prepare(shape));
     const TokenFigures tokens = figures(shape, whole.loss_tokens());
-    points.push_back({tokens, form(tokens) * *of_whole});
+    points.push_back({tokens, form(tokens) * of_whole->front()});
   }
   if (points.size() < std::min(kFewestShapes, shapes.size())) return too_large;
   return TensorTime{.degree = degree, .efficiency = 1 / (degree * Median(parts)), .forward = FitTime(points)};

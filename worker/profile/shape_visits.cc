@@ -9,7 +9,6 @@
 namespace penstock::worker {
 namespace {
 
-constexpr size_t kFewestShapes = 4;
 // Of the time, what the first visits may take: they decide how many shapes there are.
 constexpr double kFirstVisitsShare = 0.6;
 constexpr size_t kMostVisits = 15;
@@ -39,6 +38,24 @@ PassTimes MedianOf(const std::vector<PassTimes>& visits) {
           of(&PassTimes::spread)};
 }
 
+// MeasureInTurns, once more where others kept the thread from its core; the quieter one counts. Possible
+// errors: those of the passes.
+absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
+                                                      Interference& interference) {
+  const CoreShare first;
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<PassTimes> times, MeasureInTurns(turns, budget_ns));
+  if (!turns.front().run->clocks().own_core) return times;
+  double factor = first.Factor();
+  if (factor > Interference::kWorthRepeating) {
+    const CoreShare second;
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<PassTimes> again, MeasureInTurns(turns, budget_ns));
+    if (second.Factor() < factor) times = std::move(again);
+    factor = std::min(factor, second.Factor());
+  }
+  interference.Add(factor);
+  return times;
+}
+
 class Visits {
  public:
   Visits(StageRun& run, absl::Span<const MicroBatch> shapes, absl::Span<const PassKind> kinds,
@@ -48,13 +65,11 @@ class Visits {
         kinds_(kinds),
         budget_ns_(budget_ns),
         visit_ns_(budget_ns / kVisitsAimedAt / static_cast<double>(shapes.size())),
-        kept_(kept),
-        start_(run.clocks().budget()) {}
+        part_(kept, run.clocks().budget) {}
 
   absl::Status First() {
     // Times of what is kept are not those of measuring it anew: how many shapes there were is kept, too.
-    const std::string end = absl::StrCat(kept_.name, "/shapes");
-    const KeptFigures* const count = kept_.times->Find(end);
+    const KeptFigures* const count = part_.Find("shapes");
     for (size_t shape = 0; shape < shapes_.size(); ++shape) {
       if (count != nullptr ? shape == static_cast<size_t>(count->values.front()) : IsTimeForFirstOver(shape))
         break;
@@ -64,13 +79,12 @@ class Visits {
       PENSTOCK_RETURN_IF_ERROR(visited);
     }
     if (count != nullptr) return absl::OkStatus();
-    return kept_.times->Keep(end, {.values = {static_cast<double>(first_.size())}});
+    return part_.Keep("shapes", {.values = {static_cast<double>(first_.size())}});
   }
 
   // Rounds over the shapes that were visited, for as long as there is time for one of them.
   absl::Status More() {
-    const std::string end = absl::StrCat(kept_.name, "/visits");
-    const bool has_ended = kept_.times->Find(end) != nullptr;
+    const bool has_ended = part_.Find("visits") != nullptr;
     bool any = true;
     for (size_t visit = 1; visit < kMostVisits && any; ++visit) {
       any = false;
@@ -79,7 +93,7 @@ class Visits {
         any = any || visited;
       }
     }
-    return has_ended ? absl::OkStatus() : kept_.times->Keep(end, {.values = {1}});
+    return has_ended ? absl::OkStatus() : part_.Keep("visits", {.values = {1}});
   }
 
   VisitedShapes Take() && {
@@ -103,17 +117,14 @@ class Visits {
   }
 
  private:
-  // Of the time for measuring, what is kept among it.
-  double SpentNs() const { return run_.clocks().budget() - start_ + kept_ns_; }
-
   bool IsTimeForFirstOver(size_t shape) const {
-    return shape >= kFewestShapes && SpentNs() > kFirstVisitsShare * budget_ns_;
+    return shape >= kFewestShapes && part_.SpentNs() > kFirstVisitsShare * budget_ns_;
   }
 
   absl::Status VisitFirst(size_t shape) {
     // Says how many positions the loss counts, too.
     PENSTOCK_RETURN_IF_ERROR(run_.Prepare(shapes_[shape]));
-    const std::string what = absl::StrCat(kept_.name, "/", shape);
+    const std::string what = absl::StrCat(shape);
     PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, Visit(what, kinds_));
     first_.push_back({run_.loss_tokens(), times});
     visits_.push_back({times.front()});
@@ -122,10 +133,10 @@ class Visits {
 
   // False: there is no time for it.
   absl::StatusOr<bool> VisitAgain(size_t shape, size_t visit, bool kept_only) {
-    const std::string what = absl::StrCat(kept_.name, "/", shape, "/", visit);
+    const std::string what = absl::StrCat(shape, "/", visit);
     const double expected = std::max(BothPasses(first_[shape].kinds.front()), visit_ns_ / 2);
-    if (kept_.times->Find(what) == nullptr) {
-      if (kept_only || SpentNs() + expected > budget_ns_) return false;
+    if (part_.Find(what) == nullptr) {
+      if (kept_only || part_.SpentNs() + expected > budget_ns_) return false;
       PENSTOCK_RETURN_IF_ERROR(run_.Prepare(shapes_[shape]));
     }
     PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, Visit(what, kinds_.first(1)));
@@ -135,37 +146,25 @@ class Visits {
 
   // What is kept of it, or else what is measured of the shape that is prepared.
   absl::StatusOr<std::vector<PassTimes>> Visit(const std::string& what, absl::Span<const PassKind> kinds) {
-    KeptFigures figures;
-    if (const KeptFigures* const before = kept_.times->Find(what);
-        before != nullptr && before->values.size() == kFiguresOfKind * kinds.size() + 1) {
-      figures = *before;
-      kept_ns_ += figures.spent_ns;
-    } else {
-      PENSTOCK_ASSIGN_OR_RETURN(figures, Measure(kinds));
-      PENSTOCK_RETURN_IF_ERROR(kept_.times->Keep(what, figures));
-    }
-    interference_.Add(figures.values.back());
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<double> figures,
+        part_.Get(what, kFiguresOfKind * kinds.size() + 1, [&] { return Measure(kinds); }));
+    interference_.Add(figures.back());
     std::vector<PassTimes> times;
-    for (size_t i = 0; i + 1 < figures.values.size(); i += kFiguresOfKind) {
-      times.push_back(
-          {figures.values[i], figures.values[i + 1], figures.values[i + 2], figures.values[i + 3]});
-    }
+    for (size_t i = 0; i + 1 < figures.size(); i += kFiguresOfKind)
+      times.push_back({figures[i], figures[i + 1], figures[i + 2], figures[i + 3]});
     return times;
   }
 
   // Times by kind, and last how long others kept the thread from its core.
-  absl::StatusOr<KeptFigures> Measure(absl::Span<const PassKind> kinds) {
-    const double start = run_.clocks().budget();
+  absl::StatusOr<std::vector<double>> Measure(absl::Span<const PassKind> kinds) const {
     Interference interference;
     PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> measured,
                               MeasureQuietly(TurnsOf(run_, kinds), visit_ns_, interference));
-    KeptFigures figures;
-    for (const PassTimes& times : measured) {
-      figures.values.insert(figures.values.end(),
-                            {times.forward_ns, times.backward_ns, times.weight_ns, times.spread});
-    }
-    figures.values.push_back(interference.worst());
-    figures.spent_ns = run_.clocks().budget() - start;
+    std::vector<double> figures;
+    for (const PassTimes& times : measured)
+      figures.insert(figures.end(), {times.forward_ns, times.backward_ns, times.weight_ns, times.spread});
+    figures.push_back(interference.worst());
     return figures;
   }
 
@@ -174,9 +173,7 @@ class Visits {
   const absl::Span<const PassKind> kinds_;
   const double budget_ns_;
   const double visit_ns_;
-  const KeptPart& kept_;
-  const double start_;
-  double kept_ns_ = 0;
+  PartFigures part_;
   // By shape.
   std::vector<ShapeTimes> first_;
   std::vector<std::vector<PassTimes>> visits_;
@@ -184,22 +181,6 @@ class Visits {
 };
 
 }  // namespace
-
-absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
-                                                      Interference& interference) {
-  const CoreShare first;
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<PassTimes> times, MeasureInTurns(turns, budget_ns));
-  if (!turns.front().run->clocks().own_core) return times;
-  double factor = first.Factor();
-  if (factor > Interference::kWorthRepeating) {
-    const CoreShare second;
-    PENSTOCK_ASSIGN_OR_RETURN(std::vector<PassTimes> again, MeasureInTurns(turns, budget_ns));
-    if (second.Factor() < factor) times = std::move(again);
-    factor = std::min(factor, second.Factor());
-  }
-  interference.Add(factor);
-  return times;
-}
 
 std::vector<PassKind> KindsOfLayer() {
   std::vector<PassKind> kinds(4);

@@ -10,30 +10,19 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/profile/core_share.h"
-#include "worker/profile/kept_times.h"
+#include "worker/profile/part_figures.h"
 #include "worker/profile/stage_run.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
-// What is found of a part of the model is kept under its name, the number of the shape and that of the visit,
-// and what was kept is not measured again.
-struct KeptPart {
-  // Outlives the call.
-  KeptTimes* times = nullptr;
-  std::string name;
-};
-
-// MeasureInTurns, once more where others kept the thread from its core; the quieter one counts. Possible
-// errors: those of the passes.
-absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
-                                                      Interference& interference);
+// A part of which fewer shapes were measured is not fitted well.
+inline constexpr size_t kFewestShapes = 4;
 
 // Of a layer: its forward pass, and every kind of backward pass behind it.
 enum LayerKind : uint8_t { kPlain, kSplit, kSelective, kFull };

@@ -241,14 +241,16 @@ absl::Status CheckCluster(const v1::Cluster& cluster) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSlowness(const std::string& field, double factor, double most) {
+  if (factor > 1 && factor <= most) return absl::OkStatus();
+  return WrongInProfile(field, absl::StrCat(factor, "; above 1, at most ", most));
+}
+
 absl::Status CheckSlowRanks(const v1::CostProfile& profile) {
   for (int i = 0; i < profile.slow_ranks_size(); ++i) {
     const v1::SlowRank& slow = profile.slow_ranks(i);
     const std::string field = absl::StrCat("slow_ranks[", i, "]");
-    if (!(slow.factor() > 1 && slow.factor() <= kMostSlowness)) {
-      return WrongInProfile(absl::StrCat(field, ".factor"),
-                            absl::StrCat(slow.factor(), "; above 1, at most ", kMostSlowness));
-    }
+    PENSTOCK_RETURN_IF_ERROR(CheckSlowness(absl::StrCat(field, ".factor"), slow.factor(), kMostSlowness));
     if (i > 0 && slow.rank() <= profile.slow_ranks(i - 1).rank())
       return WrongInProfile(absl::StrCat(field, ".rank"), absl::StrCat(slow.rank(), "; ranks must ascend"));
   }
@@ -259,10 +261,7 @@ absl::Status CheckSlowLinks(const v1::CostProfile& profile) {
   for (int i = 0; i < profile.slow_links_size(); ++i) {
     const v1::SlowLink& slow = profile.slow_links(i);
     const std::string field = absl::StrCat("slow_links[", i, "]");
-    if (!(slow.factor() > 1 && slow.factor() <= kMostLinkSlowness)) {
-      return WrongInProfile(absl::StrCat(field, ".factor"),
-                            absl::StrCat(slow.factor(), "; above 1, at most ", kMostLinkSlowness));
-    }
+    PENSTOCK_RETURN_IF_ERROR(CheckSlowness(absl::StrCat(field, ".factor"), slow.factor(), kMostLinkSlowness));
     if (slow.from() == slow.to())
       return WrongInProfile(absl::StrCat(field, ".to"),
                             absl::StrCat(slow.to(), "; another rank than `from`"));
