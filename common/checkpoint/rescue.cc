@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/checkpoint/checkpoint_folder.h"
@@ -56,11 +59,24 @@ bool Exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
-bool IsYoung(const fs::path& file, absl::Duration most_age) {
+absl::Duration AgeOf(const fs::path& file) {
   std::error_code error;
   const fs::file_time_type written = fs::last_write_time(file, error);
-  if (error) return false;
-  return absl::FromChrono(fs::file_time_type::clock::now() - written) <= most_age;
+  return error ? absl::InfiniteDuration() : absl::FromChrono(fs::file_time_type::clock::now() - written);
+}
+
+// How long it takes at most, in nanoseconds, and whose it is: "2000000000 job-1".
+std::string PrintAnnouncement(const std::string& job_id, absl::Duration longest) {
+  return absl::StrCat(absl::ToInt64Nanoseconds(longest), " ", job_id);
+}
+
+// Of the job, and not out of time.
+bool StandsFor(const fs::path& announcement, const std::string& job_id) {
+  const std::string text = ReadFile(announcement.string()).value_or("");
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  int64_t longest_ns = 0;
+  return absl::SimpleAtoi(parts.first, &longest_ns) && parts.second == job_id &&
+         AgeOf(announcement) <= absl::Nanoseconds(longest_ns);
 }
 
 bool IsOf(const PartRecord& record, const CheckpointManifest& of) {
@@ -99,10 +115,10 @@ absl::StatusOr<CheckpointManifest> Gather(const std::string& partial, const std:
 }  // namespace
 
 absl::Status AnnounceRescue(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
-                            FolderChanges& changes) {
+                            absl::Duration longest, FolderChanges& changes) {
   const std::string partial = PartialCheckpointPath(directory, of.next_iteration);
   PENSTOCK_RETURN_IF_ERROR(changes.Make(partial));
-  return changes.Write(FileOf(partial, rank, kAnnouncement), of.job_id);
+  return changes.Write(FileOf(partial, rank, kAnnouncement), PrintAnnouncement(of.job_id, longest));
 }
 
 void WithdrawRescue(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
@@ -111,16 +127,13 @@ void WithdrawRescue(const std::string& directory, uint32_t rank, const Checkpoin
   changes.Remove(FileOf(partial, rank, kAnnouncement)).IgnoreError();
 }
 
-bool IsRescueAnnounced(const std::string& directory, const std::string& job_id, absl::Duration most_age) {
+bool IsRescueAnnounced(const std::string& directory, const std::string& job_id) {
   for (const uint64_t iteration : PartialCheckpoints(directory)) {
     if (Exists(ManifestPath(CheckpointPath(directory, iteration)))) continue;
     std::error_code error;
     for (const fs::directory_entry& entry :
          fs::directory_iterator(PartialCheckpointPath(directory, iteration), error)) {
-      if (RankOf(entry.path(), kAnnouncement).has_value() && IsYoung(entry.path(), most_age) &&
-          ReadFile(entry.path().string()).value_or("") == job_id) {
-        return true;
-      }
+      if (RankOf(entry.path(), kAnnouncement).has_value() && StandsFor(entry.path(), job_id)) return true;
     }
   }
   return false;

@@ -2,10 +2,12 @@
 // writes a part; one of them completes the checkpoint as soon as the parts that are there are all of it,
 // which their writers know. The folder work of that; who does it when: worker/runtime/rescue.h.
 //
-//   DIR/iteration-47.partial/rank-2.rescuing             rank 2 is at it: whoever looks for a checkpoint
-//   waits DIR/iteration-47.partial/rank-2.rescue.safetensors, rank-2.rescue.json    its part, and the record
-//   of it DIR/iteration-47.rescued.partial                     one rank is completing it DIR/iteration-47
-//   complete: as any other; a lost rank's part is empty
+//   DIR/iteration-47.partial/rank-2.rescuing             rank 2 is at it, for how long at most:
+//                                                        whoever looks for a checkpoint waits
+//   DIR/iteration-47.partial/rank-2.rescue.safetensors   its part
+//   DIR/iteration-47.partial/rank-2.rescue.json          the record of it
+//   DIR/iteration-47.rescued.partial                     one rank is completing it
+//   DIR/iteration-47                                     complete: as any other; a lost rank's part is empty
 //
 // Parts have names of their own, so that a rescue never meets an ordinary part that is being written; one
 // that is there counts.
@@ -25,16 +27,16 @@
 
 namespace penstock {
 
-// Says that the rank begins with its part of a rescue `of`, or takes that back, because it gives up.
-// Possible errors: those of FolderChanges.
+// Says that the rank begins with its part of a rescue `of`, which it gives up after `longest`; or takes that
+// back, because it gives up. Possible errors: those of FolderChanges.
 absl::Status AnnounceRescue(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
-                            FolderChanges& changes);
+                            absl::Duration longest, FolderChanges& changes);
 void WithdrawRescue(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
                     FolderChanges& changes);
 
-// Whether a rank of the job has announced a rescue that is neither complete nor withdrawn. Announcements that
-// are older than `most_age` do not count: their process is gone.
-bool IsRescueAnnounced(const std::string& directory, const std::string& job_id, absl::Duration most_age);
+// Whether a rank of the job has announced a rescue that is neither complete nor withdrawn, nor had its time.
+// A rank that was killed at it withdraws nothing: of its rescue nothing comes once that time is over.
+bool IsRescueAnnounced(const std::string& directory, const std::string& job_id);
 
 // Writes the part of a rank, then its record; `of` has no parts. `epoch`: the one that has failed. Possible
 // errors: those of FolderChanges and of the writer.

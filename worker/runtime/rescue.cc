@@ -51,7 +51,8 @@ class RescueOfRank {
   }
 
   absl::StatusOr<RescueEnd> WriteAndComplete(uint64_t& bytes) {
-    PENSTOCK_RETURN_IF_ERROR(AnnounceRescue(parts_.directory, parts_.rank, of_, *parts_.changes));
+    PENSTOCK_RETURN_IF_ERROR(
+        AnnounceRescue(parts_.directory, parts_.rank, of_, deadline_ - begun_, *parts_.changes));
     PENSTOCK_ASSIGN_OR_RETURN(const bool reported, AwaitReports());
     if (!reported) return RescueEnd::kNotReported;
     PENSTOCK_ASSIGN_OR_RETURN(const PartWriter write, parts_.part([this] { return StillWanted(); }));
@@ -177,7 +178,8 @@ absl::Status AwaitRescue(const std::string& directory, const std::string& job_id
                          const std::function<absl::Time()>& now) {
   const absl::Time begun = now();
   Backoff pauses(kFirstLook, kLongestLook);
-  while (now() < begun + kLongestRescue && IsRescueAnnounced(directory, job_id, kLongestRescue * 2)) {
+  // Clocks of file servers may be wrong.
+  while (now() < begun + kLongestRescue && IsRescueAnnounced(directory, job_id)) {
     PENSTOCK_RETURN_IF_ERROR(wait(pauses.Next()));
   }
   return absl::OkStatus();

@@ -103,8 +103,9 @@ const char* NameOf(RescueEnd end);
 // before are as they were, or one was added. Says in the log what it has done.
 RescueReport Rescue(const RescueParts& parts);
 
-// Blocks while ranks of the job are at a rescue in this folder, for kLongestRescue at most. Possible errors:
-// those of `wait`.
+// Blocks while ranks of the job are at a rescue in this folder, for as long as their rescue may take and for
+// kLongestRescue at most: a rank that was killed at it holds nobody up for longer. Possible errors: those of
+// `wait`.
 absl::Status AwaitRescue(const std::string& directory, const std::string& job_id,
                          const std::function<absl::Status(absl::Duration)>& wait,
                          const std::function<absl::Time()>& now = absl::Now);

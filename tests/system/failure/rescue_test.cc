@@ -2,10 +2,13 @@
 // any checkpoint in between; and from the checkpoint before where too many are lost at once. What is trained
 // is that of a run that was left alone, bit for bit.
 
+#include "worker/runtime/rescue.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <optional>
 #include <random>
 #include <regex>
@@ -15,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_writing.h"
 #include "common/files/files.h"
 #include "tests/support/environment.h"
 #include "tests/system/harness/cluster.h"
@@ -98,6 +102,20 @@ class RescuedRunTest : public ::testing::Test {
     return loss;
   }
 
+  // Of the ranks one that has announced a rescue of the job "lost"; nothing where none does so soon.
+  std::optional<uint32_t> AwaitARescueBy(const std::vector<uint32_t>& ranks) {
+    const std::string checkpoints = cluster_.folder().Path("lost");
+    for (const absl::Time end = absl::Now() + absl::Seconds(5); absl::Now() < end;) {
+      for (const uint64_t iteration : PartialCheckpoints(checkpoints)) {
+        const std::string folder = PartialCheckpointPath(checkpoints, iteration);
+        for (const uint32_t rank : ranks)
+          if (std::filesystem::exists(folder + "/rank-" + std::to_string(rank) + ".rescuing")) return rank;
+      }
+      cluster_.worker(ranks.front()).WaitFor(absl::Milliseconds(1));
+    }
+    return std::nullopt;
+  }
+
   // The first iteration of the newest epoch.
   uint64_t BeganAt(const std::string& job_id) {
     const std::string log = ReadFile(cluster_.folder().Path("planner.log")).value_or("");
@@ -174,6 +192,35 @@ TEST_F(RescuedRunTest,
   if (HasFatalFailure()) return;
   EXPECT_EQ(loss.began, newest);
   EXPECT_THAT(LogOf(0), HasSubstr("going back to the newest checkpoint"));
+  EXPECT_EQ(Finish(job.job_id()), expected);
+}
+
+// Nobody holds what ranks 1 and 2 have, so those that are left wait for them in vain; one of them is killed
+// meanwhile and cannot take back what it announced.
+TEST_F(RescuedRunTest, ARankThatIsKilledAtARescueHoldsUpNobodyForLongerThanThatRescue) {
+  const std::vector<Figures> expected = Undisturbed(4);
+  const v1::JobSpec job = Job("lost", 4);
+  Start(job);
+  std::optional<uint32_t> killed_at_it;
+  // Until it did not hit a step, after which nobody tries.
+  for (int i = 0; i < 5 && !killed_at_it.has_value(); ++i) {
+    cluster_.WaitForIterations(job.job_id(), 4, Cluster::Epochs::kMany);
+    const uint64_t epoch = cluster_.Epoch(job.job_id());
+    const absl::Time began = absl::Now();
+    std::vector<uint32_t> lost = {1, 2};
+    for (const uint32_t rank : lost) cluster_.worker(rank).Signal(SIGKILL);
+    killed_at_it = AwaitARescueBy({0, 3});
+    if (killed_at_it.has_value()) lost.push_back(*killed_at_it);
+    for (const uint32_t rank : lost) cluster_.worker(rank).Stop(absl::ZeroDuration());
+    for (const uint32_t rank : lost)
+      cluster_.RestartWorker(job, rank, Settings(job.job_id(), /*resume=*/true));
+    cluster_.WaitForIterationAfterEpoch(job.job_id(), epoch);
+    if (HasFatalFailure()) return;
+    const absl::Duration pause = absl::Now() - began;
+    RecordProperty("pause_ms", static_cast<int>(absl::ToInt64Milliseconds(pause)));
+    EXPECT_LT(pause, worker::kLongestRescue);
+  }
+  EXPECT_TRUE(killed_at_it.has_value()) << cluster_.AllWorkerLogs();
   EXPECT_EQ(Finish(job.job_id()), expected);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -147,7 +148,7 @@ TEST_F(RescueFolderTest, OlderOnesAreRemovedOnceItIsComplete) {
 }
 
 TEST_F(RescueFolderTest, WhatIsLeftOfOneIsRemovedWithWhatIsHalfWritten) {
-  ASSERT_TRUE(AnnounceRescue(dir_, 0, Of(47), RealFolderChanges()).ok());
+  ASSERT_TRUE(AnnounceRescue(dir_, 0, Of(47), absl::Hours(1), RealFolderChanges()).ok());
   Write(0);
   fs::create_directories(CheckpointPath(dir_, 47) + ".rescued.partial");
   RemovePartialCheckpoints(dir_, RealFolderChanges());
@@ -160,26 +161,47 @@ TEST_F(RescueFolderTest, AnOrdinaryCheckpointIsNotCompletedFromPartsOfARescue) {
 }
 
 TEST_F(RescueFolderTest, IsAnnouncedUntilAllHaveWithdrawnOrItIsComplete) {
-  const auto announced = [&] { return IsRescueAnnounced(dir_, "job", absl::Hours(1)); };
+  const auto announced = [&] { return IsRescueAnnounced(dir_, "job"); };
   EXPECT_FALSE(announced());
   for (const uint32_t rank : {0, 2})
-    ASSERT_TRUE(AnnounceRescue(dir_, rank, Of(47), RealFolderChanges()).ok());
+    ASSERT_TRUE(AnnounceRescue(dir_, rank, Of(47), absl::Hours(1), RealFolderChanges()).ok());
   EXPECT_TRUE(announced());
-  EXPECT_FALSE(IsRescueAnnounced(dir_, "other", absl::Hours(1)));
-  EXPECT_FALSE(IsRescueAnnounced(dir_, "job", absl::Nanoseconds(-1))) << "too old";
+  EXPECT_FALSE(IsRescueAnnounced(dir_, "other"));
   WithdrawRescue(dir_, 0, Of(47), RealFolderChanges());
   EXPECT_TRUE(announced());
   WithdrawRescue(dir_, 2, Of(47), RealFolderChanges());
   EXPECT_FALSE(announced());
   for (const uint32_t rank : {0, 2})
-    ASSERT_TRUE(AnnounceRescue(dir_, rank, Of(47), RealFolderChanges()).ok());
+    ASSERT_TRUE(AnnounceRescue(dir_, rank, Of(47), absl::Hours(1), RealFolderChanges()).ok());
   Write(0);
   Write(2);
   ASSERT_TRUE(*Complete());
   EXPECT_FALSE(announced());
   // One that comes late.
-  ASSERT_TRUE(AnnounceRescue(dir_, 3, Of(47), RealFolderChanges()).ok());
+  ASSERT_TRUE(AnnounceRescue(dir_, 3, Of(47), absl::Hours(1), RealFolderChanges()).ok());
   EXPECT_FALSE(announced());
+}
+
+TEST_F(RescueFolderTest, IsAnnouncedForItsTimeWhereARankWasKilledAtIt) {
+  ASSERT_TRUE(AnnounceRescue(dir_, 0, Of(47), absl::Seconds(30), RealFolderChanges()).ok());
+  const fs::path announcement = fs::path(PartialCheckpointPath(dir_, 47)) / "rank-0.rescuing";
+  const auto announced_at = fs::last_write_time(announcement);
+  fs::last_write_time(announcement, announced_at - std::chrono::seconds(20));
+  EXPECT_TRUE(IsRescueAnnounced(dir_, "job"));
+  fs::last_write_time(announcement, announced_at - std::chrono::seconds(31));
+  EXPECT_FALSE(IsRescueAnnounced(dir_, "job"));
+  // Of another rank that is still at it.
+  ASSERT_TRUE(AnnounceRescue(dir_, 2, Of(47), absl::Seconds(30), RealFolderChanges()).ok());
+  EXPECT_TRUE(IsRescueAnnounced(dir_, "job"));
+}
+
+TEST_F(RescueFolderTest, AnAnnouncementThatIsHalfWrittenHoldsNobodyUp) {
+  ASSERT_TRUE(AnnounceRescue(dir_, 0, Of(47), absl::Hours(1), RealFolderChanges()).ok());
+  const std::string announcement = PartialCheckpointPath(dir_, 47) + "/rank-0.rescuing";
+  for (const char* text : {"", "3600", "job", "3600000000000 jo", "x job"}) {
+    ASSERT_TRUE(WriteFileAtomically(announcement, text).ok());
+    EXPECT_FALSE(IsRescueAnnounced(dir_, "job")) << text;
+  }
 }
 
 TEST_F(RescueFolderTest, AFullDiskLeavesTheCheckpointsFromBefore) {

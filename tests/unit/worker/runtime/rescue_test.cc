@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -76,7 +78,7 @@ class RescueTest : public ::testing::Test {
   }
 
   absl::Duration waited() const { return now_ - kBegin; }
-  bool Announced() const { return IsRescueAnnounced(dir_, "job", absl::Hours(1)); }
+  bool Announced() const { return IsRescueAnnounced(dir_, "job"); }
 
   static constexpr absl::Time kBegin = absl::UnixEpoch();
   const TemporaryFolder temporary_;
@@ -240,6 +242,21 @@ TEST_F(RescueTest, PartsOfAnEarlierEpochDoNotCount) {
   EXPECT_EQ(Run().end, RescueEnd::kIncomplete);
 }
 
+TEST_F(RescueTest, AnnouncesForHowLongItWillTry) {
+  bool looked = false;
+  while_waiting_ = [&] {
+    if (std::exchange(looked, true)) return;
+    const std::filesystem::path announcement = PartialCheckpointPath(dir_, kHolds) + "/rank-0.rescuing";
+    const auto began = std::filesystem::file_time_type::clock::now();
+    std::filesystem::last_write_time(announcement, began - std::chrono::milliseconds(6500));
+    EXPECT_TRUE(Announced());
+    std::filesystem::last_write_time(announcement, began - std::chrono::milliseconds(7500));
+    EXPECT_FALSE(Announced());
+  };
+  EXPECT_EQ(Run().end, RescueEnd::kIncomplete);
+  EXPECT_TRUE(looked);
+}
+
 TEST_F(RescueTest, WhoComesWaitsUntilItIsOver) {
   const auto wait = [this](absl::Duration time) {
     now_ += time;
@@ -249,7 +266,7 @@ TEST_F(RescueTest, WhoComesWaitsUntilItIsOver) {
   const auto now = [this] { return now_; };
   ASSERT_TRUE(AwaitRescue(dir_, "job", wait, now).ok());
   EXPECT_EQ(waited(), absl::ZeroDuration());
-  ASSERT_TRUE(AnnounceRescue(dir_, 2, ManifestOf(job_, kHolds), RealFolderChanges()).ok());
+  ASSERT_TRUE(AnnounceRescue(dir_, 2, ManifestOf(job_, kHolds), absl::Hours(1), RealFolderChanges()).ok());
   int looks = 0;
   while_waiting_ = [&] {
     if (++looks == 5) WithdrawRescue(dir_, 2, ManifestOf(job_, kHolds), RealFolderChanges());
@@ -257,7 +274,7 @@ TEST_F(RescueTest, WhoComesWaitsUntilItIsOver) {
   ASSERT_TRUE(AwaitRescue(dir_, "job", wait, now).ok());
   EXPECT_EQ(looks, 5);
   // Whose processes are gone.
-  ASSERT_TRUE(AnnounceRescue(dir_, 2, ManifestOf(job_, kHolds), RealFolderChanges()).ok());
+  ASSERT_TRUE(AnnounceRescue(dir_, 2, ManifestOf(job_, kHolds), absl::Hours(1), RealFolderChanges()).ok());
   now_ = kBegin;
   ASSERT_TRUE(AwaitRescue(dir_, "job", wait, now).ok());
   EXPECT_LE(waited(), kLongestRescue + absl::Seconds(1));
