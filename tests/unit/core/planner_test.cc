@@ -268,7 +268,6 @@ TEST_P(PlannerJobTest, AWrongFieldIsNamed) {
 }
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, PlannerJobTest,
