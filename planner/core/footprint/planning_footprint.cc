@@ -66,6 +66,9 @@ constexpr double kDepthPower = 0.6;
 // that it has one of them less.
 constexpr double kPlainDepthPower = 0.4;
 constexpr double kFewOfLongest = 4;
+// Not where samples are so many times as many as the longest would be: then a micro-batch is filled up with
+// others.
+constexpr double kUneven = 1.5;
 // Where context ranks divide samples: as many micro-batches as are roomy, however deep the pipeline is.
 constexpr double kPlanRoomyOfContext = 1;
 
@@ -84,9 +87,9 @@ double StartMicroBatches(const PlanningShape& shape) {
 }
 
 // Micro-batches that hold a whole number of the longest sample, of policies that do not search; 0 where they
-// hold many.
+// hold many, or others besides.
 double OfWholeLongest(const PlanningShape& shape) {
-  if (shape.roomy <= 0) return 0;
+  if (shape.roomy <= 0 || static_cast<double>(shape.samples) > kUneven * shape.longest_fill) return 0;
   const double fits = shape.longest_fill / (shape.roomy * static_cast<double>(shape.replicas));
   return fits < kFewOfLongest ? shape.longest_fill / std::max(1.0, std::floor(fits)) : 0;
 }

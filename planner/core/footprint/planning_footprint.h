@@ -8,7 +8,7 @@
 // that ranks have for micro-batches (`roomy`) and from how uneven the lengths are (`longest_fill`).
 //
 // The bytes are measured (tests/bench/planning_memory_bench.cc, docs/results/2026-11-25-planner-memory.md):
-// never below what was measured there, and at most twice as much where that is above 16 MB, with 30 MB at
+// never below what was measured there, and at most twice as much where that is above 16 MB, with 32 MB at
 // least; of other shapes nearly always. It is no bound: who plans must be able to stop a plan that takes
 // more.
 #pragma once
@@ -54,7 +54,7 @@ struct PlanningFootprint {
 };
 
 // What is told of planning at least: how many micro-batches the plan of a small batch has is less sure.
-inline constexpr int64_t kFewestPlanningBytes = 30'000'000;
+inline constexpr int64_t kFewestPlanningBytes = 32'000'000;
 
 PlanningFootprint FootprintOf(const PlanningShape& shape);
 

@@ -14,8 +14,6 @@
 namespace penstock::core {
 namespace {
 
-// Planning that takes less is not worth a look.
-constexpr int64_t kWorthALook = 32'000'000;
 // Samples are all about as long as the longest where they are so many times its share of all tokens at most.
 constexpr double kEven = 1.1;
 
@@ -42,7 +40,8 @@ int ForeseenSize(const Job& job, const ScheduleSpace& space, absl::Span<const Sa
                  const PlanningShape& shape) {
   const bool even = static_cast<double>(shape.samples) <= kEven * shape.longest_fill;
   if (tokens.empty() || !IsForeseeable(job, shape, even)) return 0;
-  if (FootprintOf(shape).planning_bytes < kWorthALook) return 0;
+  // Planning that takes so little is not worth a look.
+  if (FootprintOf(shape).planning_bytes <= kFewestPlanningBytes) return 0;
   return ForeseeSize(space, job, tokens, even ? Lengths::kEven : Lengths::kUneven);
 }
 
