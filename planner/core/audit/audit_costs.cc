@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/contract/passes.h"
+#include "planner/core/contract/transfer_ends.h"
 #include "planner/core/model/share.h"
 #include "planner/core/program/program_set.h"
 
@@ -131,11 +132,9 @@ class CostsAudit {
     const int64_t bytes = BoundaryBytes(lower, CostsOf(instruction, place_.context).share);
     Expect(program, instruction, "transfer.bytes", static_cast<int64_t>(instruction.transfer().bytes()),
            bytes);
-    const bool sends = instruction.op() == v1::OP_SEND;
-    const auto rank = static_cast<int>(program.rank());
-    const auto peer = static_cast<int>(instruction.transfer().peer());
+    const TransferEnds ends = EndsOfTransfer(static_cast<int>(program.rank()), instruction);
     Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
-           costs_.TransferNs(bytes, sends ? rank : peer, sends ? peer : rank));
+           costs_.TransferNs(bytes, ends.from, ends.to));
   }
 
   void CheckReduce(const v1::Program& program, const v1::Instruction& instruction) {

@@ -67,8 +67,7 @@ absl::StatusOr<MeshAudit> ReadMesh(const v1::Plan& plan, const v1::CostProfile& 
   audit.profile = profile;
   audit.range = RangeOfMesh(plan, mesh);
   if (MeshCount(plan) > 1) {
-    KeepSlowRanks(audit.range.first_rank, audit.range.ranks, &audit.profile);
-    KeepSlowLinks(audit.range.first_rank, audit.range.ranks, &audit.profile);
+    KeepRanks(audit.range.first_rank, audit.range.ranks, &audit.profile);
   }
   const World world = MeshCount(plan) == 1
                           ? World()

@@ -8,6 +8,7 @@
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/plan_layers.h"
 #include "planner/core/comm/build_programs.h"
+#include "planner/core/contract/transfer_ends.h"
 
 namespace penstock::core {
 namespace {
@@ -37,10 +38,8 @@ Op PassOf(v1::Op op) {
 }
 
 int64_t NsOfTransfer(const CostModel& costs, const v1::Instruction& instruction, int rank) {
-  const auto bytes = static_cast<int64_t>(instruction.transfer().bytes());
-  const auto peer = static_cast<int>(instruction.transfer().peer());
-  return instruction.op() == v1::OP_SEND ? costs.TransferNs(bytes, rank, peer)
-                                         : costs.TransferNs(bytes, peer, rank);
+  const TransferEnds ends = EndsOfTransfer(rank, instruction);
+  return costs.TransferNs(static_cast<int64_t>(instruction.transfer().bytes()), ends.from, ends.to);
 }
 
 int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const RankPlace& place, int rank,

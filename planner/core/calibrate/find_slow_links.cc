@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/median/median.h"
+#include "planner/core/contract/limits.h"
 #include "planner/core/cost/slow_links.h"
 #include "planner/core/diagnose/clearly_slow_link.h"
 
@@ -17,8 +18,6 @@ namespace {
 constexpr double kTransferQuantile = 0.25;
 // A link that was slow stays so a little longer: each change makes other plans.
 constexpr double kStillSlowLink = 1.25;
-// A profile says no more (cost_profile.proto).
-constexpr double kMostSlowLink = 10'000;
 constexpr size_t kFewestTransfers = 4;
 
 using LinkEnds = std::pair<int, int>;
@@ -95,7 +94,7 @@ std::vector<SlowLink> FindSlowLinks(absl::Span<const MeasuredTransfer> transfers
     for (const LinkEnds& step : link.steps) {
       const bool was_slow = slow_before.FactorOf(step.first, step.second) > 1;
       if (factor >= (was_slow ? kStillSlowLink : kClearlySlowLink)) {
-        factors[step] = std::min(factor, kMostSlowLink);
+        factors[step] = std::min(factor, kMostLinkSlowness);
       } else {
         factors.erase(step);
       }

@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/micro_batch_shares.h"
+#include "planner/core/contract/transfer_ends.h"
 
 namespace penstock::core {
 namespace {
@@ -109,19 +110,15 @@ class Observer {
 
   void ReadTransfer(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
     const v1::Transfer& transfer = instruction.transfer();
-    const bool sends = instruction.op() == v1::OP_SEND;
-    const auto rank = static_cast<int>(program.rank());
-    const auto peer = static_cast<int>(transfer.peer());
-    const Link link = costs_.LinkBetween(rank, peer);
+    const auto [from, to] = EndsOfTransfer(static_cast<int>(program.rank()), instruction);
+    const Link link = costs_.LinkBetween(from, to);
     const int64_t expected_ns = costs_.LinkNs(static_cast<int64_t>(transfer.bytes()), link);
     if (expected_ns < kFreeNs) return;
-    const int from = sends ? rank : peer;
-    const int to = sends ? peer : rank;
     MeasuredTransfer& measured = transfers_[{from, to, transfer.sequence()}];
     measured.from = from;
     measured.to = to;
     measured.link = link;
-    (sends ? measured.sent : measured.received) =
+    (instruction.op() == v1::OP_SEND ? measured.sent : measured.received) =
         static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
   }
 

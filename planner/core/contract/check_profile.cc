@@ -32,7 +32,6 @@ constexpr Limit kEfficiency = {100, "parts of the speed of a whole layer"};
 constexpr Limit kShare = {1, "a share between 0 and 1"};
 constexpr Limit kNoise = {1, "parts of a pass, 0.05 for 5 %"};
 constexpr double kMostSlowness = 100;
-constexpr double kMostLinkSlowness = 10'000;
 constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
 // What-if questions set links that are as good as free.
 constexpr Limit kBandwidth = {1e22, "bytes a second"};

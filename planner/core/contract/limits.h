@@ -42,6 +42,8 @@ inline constexpr uint32_t kMostShareWeight = 1 << 20;
 inline constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
 // Of an iteration, nanoseconds: nearly ten hours. The checker's limit of all times (verify/timeline.h).
 inline constexpr int64_t kMostPlanNs = int64_t{1} << 45;
+// How many times slower than others of its kind a profile may call a link.
+inline constexpr double kMostLinkSlowness = 10'000;
 inline constexpr uint32_t kMostRelativePositionBuckets = 1 << 16;
 // Names of a job, and what one sample weighs in the loss.
 inline constexpr int kMostTasks = 1024;

@@ -1,4 +1,6 @@
 // A profile as a mesh sees it that is one of several side by side.
+//
+//   KeepRanks(8, 4, &profile);  // what is said of ranks 8 to 11, now 0 to 3, and of links between them
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,11 @@ inline void KeepSlowLinks(int64_t first_rank, int64_t ranks, v1::CostProfile* pr
     own->set_from(static_cast<uint32_t>(slow.from() - first_rank));
     own->set_to(static_cast<uint32_t>(slow.to() - first_rank));
   }
+}
+
+inline void KeepRanks(int64_t first_rank, int64_t ranks, v1::CostProfile* profile) {
+  KeepSlowRanks(first_rank, ranks, profile);
+  KeepSlowLinks(first_rank, ranks, profile);
 }
 
 }  // namespace penstock::core

@@ -92,8 +92,7 @@ v1::JobSpec SpecOfMesh(const v1::JobSpec& job, int strategy, int mesh) {
   // Weights of shares are those of all ranks: what one has is a part of what all have.
   const auto first_rank = static_cast<int64_t>(FirstRankOf(job, strategy, mesh));
   const auto ranks = static_cast<int64_t>(RanksOf(own.mesh()));
-  KeepSlowRanks(first_rank, ranks, spec.mutable_profile());
-  KeepSlowLinks(first_rank, ranks, spec.mutable_profile());
+  KeepRanks(first_rank, ranks, spec.mutable_profile());
   const double part = static_cast<double>(RanksOf(own.mesh())) / static_cast<double>(RanksOf(side_by_side));
   const double typical =
       planning->typical_batch_size() > 0 ? planning->typical_batch_size() : planning->typical_samples_size();
