@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,25 +9,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_folder.h"
-#include "common/grpc/security/client_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/planner_client.h"
 #include "planner/cli/advise/measured_run.h"
-#include "planner/cli/planning_flags.h"
 #include "planner/cli/strategy_list.h"
 #include "planner/cli/trace_recorder.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/log_rotation.h"
-#include "planner/cli/up/machine.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_curves.h"
 #include "planner/cli/up/run_outlook.h"
@@ -39,7 +32,6 @@
 #include "planner/cli/up/supervisor.h"
 #include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/training_run.h"
-#include "planner/cli/up/validation.h"
 
 namespace penstock::cli {
 namespace {
@@ -60,93 +52,18 @@ constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
 // its own.
 constexpr absl::Duration kLeaving = absl::Seconds(4);
 constexpr absl::Duration kAliveDeadline = absl::Seconds(1);
-// Of simulated workers, of which those that share a core take longer, and of those on GPUs.
-constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 // For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
 // they are taken to hang.
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
 // More of the first where workers write what they hold before they leave it (worker/runtime/rescue.h).
 constexpr absl::Duration kRescueTime = absl::Seconds(30);
 constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
-// More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
-constexpr absl::Duration kGpuStart = absl::Seconds(60);
 // Of RUN/measured.json: what it holds, and after how many iterations it is written anew, so that a run that
 // is killed has one.
 constexpr uint64_t kRecordedBatches = 4;
 constexpr uint64_t kRecordedEvery = 64;
-// Epochs in a row that may fail while others are started again: more than there are restarts, because ranks
-// may disagree on where to begin.
-constexpr uint32_t kSpareRejoins = 10;
-
-// A worker on another host has another working directory.
-std::string AsAbsolutePath(const std::string& path) { return std::filesystem::absolute(path).string(); }
-
-ClientSecurity WithAbsolutePaths(ClientSecurity security) {
-  for (std::string* path : {&security.authority, &security.certificate, &security.key, &security.token})
-    if (!path->empty()) *path = AsAbsolutePath(*path);
-  return security;
-}
-
-ValidationOptions ValidationOf(const RunSetup& setup, const std::string& bin_dir) {
-  const LengthLimits limits = CutOf(setup.options, setup.job.model().architecture()).limits;
-  return {.worker = absl::StrCat(bin_dir, "/penstock-worker"),
-          .run_dir = setup.folder.path,
-          .datasets = WithAbsolutePaths(setup.options.validation),
-          .samples = setup.options.validation_samples,
-          .max_length = std::max({limits.max_length, limits.max_input, limits.max_target}),
-          .device = setup.options.validation_device,
-          .first_iteration = setup.folder.first_iteration};
-}
 
 }  // namespace
-
-std::vector<std::string> UpRun::WorkerArguments() const {
-  const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
-  std::vector<std::string> arguments = AsFlags(WithAbsolutePaths(options_.planner.security));
-  arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
-  arguments.push_back(absl::StrCat("--planner-timeout=", options_.planner_timeout_s));
-  if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
-  if (!options_.base.empty()) arguments.push_back(absl::StrCat("--base=", options_.base));
-  arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
-  if (!options_.otlp_endpoint.empty())
-    arguments.push_back(absl::StrCat("--otlp-endpoint=", options_.otlp_endpoint));
-  if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
-  arguments.push_back(absl::StrCat("--checkpoint-failures=", options_.checkpoint_failures));
-  arguments.push_back(absl::StrCat("--keep-checkpoints=", options_.kept_checkpoints));
-  if (options_.no_rescue) arguments.emplace_back("--no-rescue");
-  if (!simulated()) {
-    if (!options_.mix.empty())
-      arguments.push_back(absl::StrCat("--mix=", ToText(WithAbsolutePaths(options_.mix))));
-    if (ValidatesOnRanks(options_))
-      arguments.push_back(absl::StrCat("--validation=", ToText(WithAbsolutePaths(options_.validation))));
-    arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
-    if (IsOnGpus(options_))
-      arguments.push_back(
-          absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + kGpuStart)));
-    return arguments;
-  }
-  for (std::string& argument : SimulationArguments(options_.simulation))
-    arguments.push_back(std::move(argument));
-  arguments.emplace_back("--device=simulated");
-  arguments.push_back(
-      absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding(options_))));
-  return arguments;
-}
-
-LocalWorkerOptions UpRun::WorkersOn(const std::string& planner) const {
-  return {.planner_address = planner,
-          .job_id = job_.job_id(),
-          .workers = WorkerCount(options_),
-          .threads = ThreadsOfEachWorker(options_),
-          .dataset = simulated() || options_.dataset.empty() ? "" : AsAbsolutePath(options_.dataset),
-          .checkpoint_dir = AsAbsolutePath(setup_.folder.checkpoints),
-          .resume = options_.resume,
-          .metrics_listen = options_.worker_metrics_listen,
-          .arguments = WorkerArguments(),
-          .gpus = options_.gpus,
-          .hosts = options_.hosts,
-          .ssh = absl::StrSplit(options_.ssh, ' ', absl::SkipEmpty())};
-}
 
 absl::Status UpRun::StartProcesses() {
   cluster_ =
@@ -161,7 +78,7 @@ absl::Status UpRun::StartProcesses() {
   }
   PENSTOCK_ASSIGN_OR_RETURN(curves_, RunCurves::Open(setup_.folder.path, job_.first_iteration(),
                                                      /*trains=*/!simulated()));
-  PENSTOCK_RETURN_IF_ERROR(OpenValidation());
+  PENSTOCK_ASSIGN_OR_RETURN(validation_, RunValidation::Open(setup_, bin_dir_));
   const PlannerFlags planner({address, options_.planner.security});
   PENSTOCK_ASSIGN_OR_RETURN(client_, planner.Client());
   PENSTOCK_ASSIGN_OR_RETURN(watching_client_, planner.Client());
@@ -176,22 +93,9 @@ absl::Status UpRun::StartProcesses() {
                             DescribeGroup(options_), "); logs in ", setup_.folder.logs));
   PENSTOCK_RETURN_IF_ERROR(SayWhatIsExpected());
   if (!cluster_->page().empty()) console_.Say(absl::StrCat("watch it in a browser: ", cluster_->page()));
-  const LocalWorkerOptions options = WorkersOn(address);
+  const LocalWorkerOptions options = WorkersOf(setup_, address);
   if (!options.hosts.empty()) console_.Say(cluster_->DescribeWorker(options, 0));
   return cluster_->StartWorkers(options);
-}
-
-absl::Status UpRun::OpenValidation() {
-  if (options_.validation.empty()) return absl::OkStatus();
-  if (!ValidatesOnRanks(options_)) {
-    PENSTOCK_ASSIGN_OR_RETURN(validation_, Validation::Open(ValidationOf(setup_, bin_dir_)));
-    return absl::OkStatus();
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(BestCheckpoint best,
-                            BestCheckpoint::Open(setup_.folder.path, setup_.folder.first_iteration));
-  rank_validation_.emplace(std::vector<std::string>(job_.tasks().begin(), job_.tasks().end()),
-                           setup_.folder.checkpoints, std::move(best));
-  return absl::OkStatus();
 }
 
 absl::Status UpRun::MakeBatches() {
@@ -270,10 +174,8 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   RecordIteration(iteration);
   if (iteration.iteration() < history_.furthest) return;
   history_.furthest = iteration.iteration() + 1;
-  if (rank_validation_.has_value()) {
-    const std::optional<ValidatedCheckpoint> validated = rank_validation_->Add(iteration);
-    if (validated.has_value()) SayWhatWasValidated(*validated);
-  }
+  if (const auto validated = validation_.Add(iteration); validated.has_value())
+    SayWhatWasValidated(*validated);
   console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
   if (history_.furthest % kRecordedEvery == 0) RecordWhatIsMeasured();
   const bool last = iteration.iteration() + 1 == options_.iterations;
@@ -306,7 +208,8 @@ absl::Status UpRun::Train() {
     TakeStrategies(strategies_.Look(*watching_client_, absl::Now()));
     SayWhatThePlannerCannot(run);
     SayWhatCheckpointIsMissing(run);
-    Validate(run);
+    Validate("; training goes on");
+    EndWhereItGetsNoBetter(run);
     if (run.finished()) break;
     if (const absl::Status processes = Supervise(run); !processes.ok()) {
       // What was done before it is worth a line, too.
@@ -370,73 +273,38 @@ void UpRun::SayWhatCheckpointIsMissing(const TrainingRun& run) {
 }
 
 void UpRun::SayWhatWasValidated(const ValidatedCheckpoint& checkpoint) {
-  const std::string tasks =
-      absl::StrJoin(checkpoint.tasks, ", ", [](std::string* text, const TaskLoss& task) {
-        absl::StrAppendFormat(text, "%s %.4f", task.task, task.loss);
-      });
-  console_.SayNews(absl::StrFormat(
-      "validation after iteration %d: loss %.4f%s%s", checkpoint.next_iteration - 1, checkpoint.loss,
-      tasks.empty() ? "" : absl::StrCat(" (", tasks, ")"), checkpoint.best ? ", the best so far" : ""));
+  console_.SayNews(DescribeValidation(checkpoint));
   curves_->AddValidation(checkpoint).IgnoreError();
 }
 
-void UpRun::KeepBest() {
-  if (!rank_validation_.has_value()) return;
-  const absl::Status kept = rank_validation_->Keep();
-  if (!kept.ok()) console_.SayNews(absl::StrCat("validation: ", kept.message(), "; training goes on"));
-}
-
-const BestCheckpoint* UpRun::best() const {
-  if (rank_validation_.has_value()) return &rank_validation_->best();
-  return validation_ == nullptr ? nullptr : &validation_->best();
-}
-
-std::optional<ValidatedCheckpoint> UpRun::KeptCheckpoint() const {
-  if (rank_validation_.has_value()) return rank_validation_->kept();
-  return validation_ == nullptr ? std::nullopt : validation_->best().best();
-}
-
-void UpRun::Validate(const TrainingRun& run) {
-  KeepBest();
-  if (rank_validation_.has_value()) EndWhereItGetsNoBetter(run);
-  if (validation_ == nullptr) return;
-  const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
+bool UpRun::Validate(absl::string_view what_follows) {
+  const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_.Step();
   if (!found.ok()) {
-    console_.SayNews(absl::StrCat("validation: ", found.status().message(), "; training goes on"));
-    return;
+    console_.SayNews(absl::StrCat("validation: ", found.status().message(), what_follows));
+    return false;
   }
-  if (!found->has_value()) return;
-  SayWhatWasValidated(**found);
-  EndWhereItGetsNoBetter(run);
+  if (found->has_value()) SayWhatWasValidated(**found);
+  return true;
 }
 
 void UpRun::EndWhereItGetsNoBetter(const TrainingRun& run) {
-  const bool out_of_patience = options_.patience > 0 && best()->worse_in_a_row() >= options_.patience;
-  if (!out_of_patience || ended_by_validation_ || run.drains() || run.finished()) return;
+  if (ended_by_validation_ || run.drains() || run.finished()) return;
+  if (!validation_.IsOutOfPatience(options_.patience)) return;
   v1::DrainJobRequest request;
   request.set_job_id(job_.job_id());
-  // Where the planner cannot be asked, the next validation asks again.
+  // Where the planner cannot be asked, the next step asks again.
   ended_by_validation_ = watching_client_->DrainJob(request).ok();
-  if (ended_by_validation_) {
-    console_.SayNews(absl::StrCat(
-        "training ends: ", options_.patience, " validations in a row (--patience) ",
-        best()->best().has_value()
-            ? absl::StrCat("were no better than that of iteration ", best()->best()->next_iteration - 1)
-            : "found a loss that is no number"));
-  }
+  if (!ended_by_validation_) return;
+  const std::optional<ValidatedCheckpoint>& best = validation_.best()->best();
+  console_.SayNews(absl::StrCat(
+      "training ends: ", options_.patience, " validations in a row (--patience) ",
+      best.has_value() ? absl::StrCat("were no better than that of iteration ", best->next_iteration - 1)
+                       : "found a loss that is no number"));
 }
 
 void UpRun::ValidateTheLast() {
-  KeepBest();
-  while (validation_ != nullptr && validation_->pending()) {
-    const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
-    if (!found.ok()) {
-      console_.SayNews(absl::StrCat("validation: ", found.status().message()));
-      return;
-    }
-    if (found->has_value()) SayWhatWasValidated(**found);
+  while (Validate("") && validation_.pending())
     if (stop_.WaitFor(kTick)) return;
-  }
 }
 
 absl::Status UpRun::StopWorkers(TrainingRun& run, const std::string& why) {
@@ -462,8 +330,7 @@ absl::Status UpRun::Supervise(const TrainingRun& run) {
         SupervisorOptions{.job_id = job_.job_id(),
                           .max_restarts = options_.max_restarts,
                           .heartbeat_timeout = HeartbeatTimeoutOf(job_),
-                          .join_timeout = kJoinTimeout + Crowding(options_) +
-                                          (IsOnGpus(options_) ? kGpuStart : absl::ZeroDuration()) +
+                          .join_timeout = kJoinTimeout + Crowding(options_) + GpuStart(options_) +
                                           (MayRescue(options_) ? kRescueTime : absl::ZeroDuration()),
                           .planner_timeout = kPlannerTimeout,
                           .say = [this](const std::string& text) { console_.SayNews(text); }});
@@ -542,11 +409,12 @@ absl::Status UpRun::Finish() {
   RunArtifacts artifacts;
   artifacts.run_dir = options_.run_dir;
   artifacts.trace = options_.trace;
-  if (const std::optional<ValidatedCheckpoint> kept = KeptCheckpoint(); kept.has_value()) {
-    artifacts.best = best()->folder();
+  const BestCheckpoint* best = validation_.best();
+  if (const std::optional<ValidatedCheckpoint> kept = validation_.kept(); kept.has_value()) {
+    artifacts.best = best->folder();
     artifacts.best_validation_loss = kept->loss;
-  } else if (best() != nullptr && best()->best().has_value()) {
-    artifacts.best_validation_loss = best()->best()->loss;
+  } else if (best != nullptr && best->best().has_value()) {
+    artifacts.best_validation_loss = best->best()->loss;
   }
   if (const auto checkpoint = LastCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
     artifacts.checkpoint = checkpoint->path;

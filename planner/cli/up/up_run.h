@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
@@ -19,18 +20,18 @@
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/expert_load_news.h"
 #include "planner/cli/up/local_cluster.h"
-#include "planner/cli/up/rank_validation.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_curves.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
+#include "planner/cli/up/run_validation.h"
+#include "planner/cli/up/run_workers.h"
 #include "planner/cli/up/slow_rank_news.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/strategy_news.h"
 #include "planner/cli/up/supervisor.h"
 #include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/training_run.h"
-#include "planner/cli/up/validation.h"
 #include "planner/cli/up/wait_news.h"
 
 namespace penstock::cli {
@@ -83,13 +84,8 @@ class UpRun {
 
  private:
   absl::Status StartProcesses();
-  absl::Status OpenValidation();
   // What is fed, and counted.
   absl::Status MakeBatches();
-  // Flags of the workers that say what they run on, and how often they join a new epoch.
-  std::vector<std::string> WorkerArguments() const;
-  // All that starts them, on the planner of this address.
-  LocalWorkerOptions WorkersOn(const std::string& planner) const;
   // Model, batches, mesh, first plan, memory and time, to people and to run.json.
   absl::Status SayWhatIsExpected();
   absl::Status Train();
@@ -115,15 +111,10 @@ class UpRun {
   void EndTrial(const TrainingRun& run);
   // Of each checkpoint that was due and has not been completed when the next one was: that it is missing.
   void SayWhatCheckpointIsMissing(const TrainingRun& run);
-  // Of validation on the ranks: keeps the best checkpoint when it is there.
-  void KeepBest();
-  // Null: nothing is validated.
-  const BestCheckpoint* best() const;
-  // What is in best()->folder(); nothing: no checkpoint was kept.
-  std::optional<ValidatedCheckpoint> KeptCheckpoint() const;
-  // What was found of a checkpoint; ends training that no longer gets better.
-  void Validate(const TrainingRun& run);
+  // What was found since the last call. False: it failed, which was said, with `what_follows` from it.
+  bool Validate(absl::string_view what_follows);
   void SayWhatWasValidated(const ValidatedCheckpoint& checkpoint);
+  // Ends training that no longer gets better.
   void EndWhereItGetsNoBetter(const TrainingRun& run);
   // Until the last checkpoint was looked at.
   void ValidateTheLast();
@@ -133,7 +124,7 @@ class UpRun {
 
   RunKind kind() const { return simulated() ? RunKind::kSimulated : RunKind::kTraining; }
   bool simulated() const { return IsSimulated(options_); }
-  bool supervised() const { return options_.max_restarts > 0; }
+  bool supervised() const { return IsSupervised(options_); }
   SayToUser Say() const {
     return [this](const std::string& text) { console_.SayNews(text); };
   }
@@ -165,9 +156,7 @@ class UpRun {
   std::unique_ptr<BatchSource> batches_;
   std::optional<CountedBatches> counted_;
   std::optional<RunCurves> curves_;
-  // One of the two, where something is validated.
-  std::unique_ptr<Validation> validation_;
-  std::optional<RankValidation> rank_validation_;
+  RunValidation validation_;
   // When its processes were started, and how long it took until an iteration was done.
   absl::Time begun_ = absl::InfinitePast();
   std::optional<double> start_seconds_;
