@@ -32,6 +32,8 @@ def add_arguments(parser):
     parser.add_argument("--models", default="gpt,t5")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=10, help="of a run; the first is not counted")
+    parser.add_argument("--look-ahead", type=int, help="iterations planned ahead; all of a run, so with the profile as it was measured, where "
+                        "it is not given")
     parser.add_argument("--global-batch", type=int, default=16)
     parser.add_argument("--max-length", type=int, default=512)
     parser.add_argument("--hidden", type=int, default=256)
@@ -91,10 +93,21 @@ def train(args, model, flags, dataset, profile, run_dir):
     """The summary of a run."""
     summary = run([os.path.join(args.bin, "penstock"), "up", "--json", "--dataset", dataset, "--profile", profile,
                    "--threads", "1", "--no-checkpoints", "--global-batch", str(args.global_batch), "--max-length",
-                   str(args.max_length), "--iterations", str(args.iterations), "--look-ahead", str(args.iterations),
+                   str(args.max_length), "--iterations", str(args.iterations), "--look-ahead", str(args.look_ahead or args.iterations),
                    "--hidden", str(args.hidden), "--heads", "4", "--ffn", str(4 * args.hidden), "--vocab",
                    str(args.vocab), "--run-dir", run_dir] + MODELS[model] + flags)
     return json.loads(summary)
+
+
+def first_and_later(run_dir):
+    """What the first iteration was planned to take, and medians of what those of the second half of a run were planned to take, and
+    took. With a small --look-ahead these were planned with costs that follow what was measured."""
+    with open(os.path.join(run_dir, "metrics.jsonl")) as lines:
+        iterations = [json.loads(line) for line in lines]
+    later = iterations[len(iterations) // 2:]
+    return {"first_planned_ms": iterations[0]["planned_ms"],
+            "later_planned_ms": statistics.median(iteration["planned_ms"] for iteration in later),
+            "later_measured_ms": statistics.median(iteration["measured_ms"] for iteration in later)}
 
 
 def one_round(args, model, variants, dataset, profile, folder, more, turn):
@@ -107,6 +120,7 @@ def one_round(args, model, variants, dataset, profile, folder, more, turn):
         summary = train(args, model, variants[name], dataset, profile, run_dir)
         row = {"model": model, **more, "variant": name, "round": turn}
         row.update({key: summary[key] for key in KEPT})
+        row.update(first_and_later(run_dir))
         rows.append(row)
         print(json.dumps(row), flush=True)
     return rows

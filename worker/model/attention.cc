@@ -97,21 +97,42 @@ at::Tensor PieceForward(const Call& call, size_t index, const AttentionOperands&
   return result.output;
 }
 
-void PieceBackward(const Call& call, size_t index, const AttentionOperands& operands,
-                   const at::Tensor& attended, AttentionMemory::Piece memory, const at::Tensor& gradient,
-                   const AttentionOperands& gradients) {
+// A piece in the backward pass.
+struct PieceGradients {
+  AttentionOperands operands;
+  at::Tensor attended;
+  // Of `attended`, and of the operands.
+  at::Tensor gradient;
+  AttentionOperands gradients;
+};
+
+// What the forward pass did not keep of a piece.
+void Remember(const Call& call, size_t index, const AttentionOperands& operands,
+              AttentionMemory::Piece& memory) {
+  if (!memory.log_sums.defined() && !memory.end.defined()) PieceForward(call, index, operands, &memory);
+}
+
+void ReceivedPieceBackward(const Call& call, size_t index, const PieceGradients& piece,
+                           AttentionMemory::Piece& memory) {
+  Remember(call, index, piece.operands, memory);
+  ReceivedBackward(call.options, call.shape, index, piece.operands, call.received,
+                   {piece.attended, memory.log_sums}, piece.gradient, piece.gradients, call.gradients);
+}
+
+// Of a divided piece, what ReceivedPieceBackward has left.
+void PieceBackward(const Call& call, size_t index, const PieceGradients& piece,
+                   AttentionMemory::Piece memory) {
   if (call.options.bias != nullptr) {
-    BiasedBackward(call.options, call.shape, call.shape.pieces[index], operands, attended, memory.log_sums,
-                   gradient, gradients);
+    BiasedBackward(call.options, call.shape, call.shape.pieces[index], piece.operands, piece.attended,
+                   memory.log_sums, piece.gradient, piece.gradients);
     return;
   }
-  const bool kept = memory.log_sums.defined() || memory.end.defined();
-  if (!kept) PieceForward(call, index, operands, &memory);
-  if (HasGraph(call, operands)) {
-    GraphBackward(memory, gradient, gradients);
+  Remember(call, index, piece.operands, memory);
+  if (HasGraph(call, piece.operands)) {
+    GraphBackward(memory, piece.gradient, piece.gradients);
   } else {
-    DividedBackward(call.options, call.shape, index, operands, call.received, {attended, memory.log_sums},
-                    gradient, gradients, call.gradients);
+    OwnBackward(call.options, call.shape, index, piece.operands, {piece.attended, memory.log_sums},
+                piece.gradient, piece.gradients);
   }
 }
 
@@ -159,38 +180,40 @@ at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShap
     QueryHeads(attended, options.heads, piece).copy_(output);
   };
   for (const bool divided : {false, true}) ForEachPiece(shape, divided, attend);
-  if (memory != nullptr && memory->keep_received) memory->received = received.Get();
+  if (memory != nullptr && memory->keep_received) memory->received = std::move(received);
   return attended.defined() ? attended : at::zeros({shape.queries, inner}, operands.query.options());
+}
+
+void ReceiveAhead(const AttentionOptions& options, const AttentionShape& shape,
+                  const AttentionOperands& operands, AttentionMemory& memory) {
+  if (memory.received.is_nothing()) memory.received = Receive(options, shape, operands);
 }
 
 void AttentionBackward(const AttentionOptions& options, const AttentionShape& shape,
                        const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
                        const at::Tensor& attended_gradient, const AttentionOperands& gradients) {
   PrepareGradients(shape, gradients);
-  ArrivingKeys received(std::exchange(memory.received, {}));
-  if (!received.Get().rows.defined()) received = Receive(options, shape, operands);
-  Call call = {options, shape, received, {}};
+  ReceiveAhead(options, shape, operands, memory);
+  memory.pieces.resize(shape.pieces.size());
+  const auto gradients_of = [&](size_t i) -> PieceGradients {
+    const AttentionPiece& piece = shape.pieces[i];
+    return {PieceOperands(operands, options, piece), QueryHeads(attended, options.heads, piece),
+            QueryHeads(attended_gradient, options.heads, piece), PieceOperands(gradients, options, piece)};
+  };
+  Call call = {options, shape, memory.received, {}};
+  std::unique_ptr<PendingRows> returned;
   if (shape.exchange.has_value()) {
     const int64_t columns = operands.key.size(1) + operands.value.size(1);
     call.gradients = {at::zeros({shape.exchange->received_rows(), columns}, operands.key.options())};
-  }
-  memory.pieces.resize(shape.pieces.size());
-  const auto attend = [&](size_t i) {
-    const AttentionPiece& piece = shape.pieces[i];
-    PieceBackward(call, i, PieceOperands(operands, options, piece),
-                  QueryHeads(attended, options.heads, piece), std::move(memory.pieces[i]),
-                  QueryHeads(attended_gradient, options.heads, piece),
-                  PieceOperands(gradients, options, piece));
-  };
-  // First those whose gradients others wait for.
-  ForEachPiece(shape, /*divided=*/true, attend);
-  std::unique_ptr<PendingRows> returned;
-  if (shape.exchange.has_value()) {
-    received.Get();
-    received = ArrivingKeys();
+    // First what others wait for.
+    ForEachPiece(shape, /*divided=*/true,
+                 [&](size_t i) { ReceivedPieceBackward(call, i, gradients_of(i), memory.pieces[i]); });
+    memory.received.Get();
+    memory.received = ArrivingKeys();
     returned = StartKeyGradients(*options.group, *shape.exchange, call.gradients);
   }
-  ForEachPiece(shape, /*divided=*/false, attend);
+  for (size_t i = 0; i < shape.pieces.size(); ++i)
+    PieceBackward(call, i, gradients_of(i), std::move(memory.pieces[i]));
   if (returned != nullptr) AddKeyGradients(*shape.exchange, *returned, gradients.key, gradients.value);
 }
 

@@ -12,10 +12,11 @@
 // keys that these see.
 //
 // Where rows of the micro-batch are divided over context ranks, both passes begin with an exchange of keys
-// and values (key_exchange.h), and the backward pass ends with one of their gradients: all context ranks call
-// them in the same order. Queries attend to the keys of their own rank and to those of others apart, and the
+// and values (key_exchange.h), and the backward pass has one of their gradients: all context ranks call them
+// in the same order. Queries attend to the keys of their own rank and to those of others apart, and the
 // results are merged. What is on its way is waited for when nothing else is left: rows that are not divided,
-// and keys of the own rank, hide it.
+// and keys of the own rank, hide it. The backward pass begins with the keys of others, whose gradients then
+// travel beside everything else; so it wants these keys before it begins (ReceiveAhead).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -74,12 +75,18 @@ struct AttentionMemory {
   // Asks the forward pass to keep what it received, where the backward pass comes next: it is not exchanged
   // again.
   bool keep_received = false;
-  ReceivedKeys received;
+  ArrivingKeys received;
 };
 
 // [queries, heads * width]; zeros where a query has no key. `memory` may be null.
 at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
                             const AttentionOperands& operands, AttentionMemory* memory);
+
+// Begins to exchange the keys and values that the backward pass needs, where the forward pass did not keep
+// them and rows are divided: they travel beside what runs before that pass. It begins them itself where this
+// was not called; all context ranks call it, or none.
+void ReceiveAhead(const AttentionOptions& options, const AttentionShape& shape,
+                  const AttentionOperands& operands, AttentionMemory& memory);
 
 // Overwrites `gradients`, tensors like the operands. `attended`: the result of the forward pass. `memory` is
 // used up; it may be empty.

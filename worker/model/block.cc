@@ -337,6 +337,10 @@ bool LayerBackwardSteps::Advance() {
     again_.reset();
   }
   if (!feed_forward_.has_value()) {
+    // Keys and values of others travel beside the feed-forward part.
+    ReceiveAhead(part_.attention.options, *context_.attention,
+                 SelfOperands(part_.attention.options, memory_.attention.query_key_value),
+                 memory_.attention.attention);
     feed_forward_.emplace(part_.feed_forward, part_.residual_scale, context_.rows(),
                           std::move(memory_.feed_forward), std::move(output_gradient_), products_);
   }

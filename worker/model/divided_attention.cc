@@ -127,24 +127,42 @@ KernelResult DividedForward(const AttentionOptions& options, const AttentionShap
   return result;
 }
 
-void DividedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                     const AttentionOperands& piece, ArrivingKeys& received, const KernelResult& merged,
-                     const at::Tensor& gradient, const AttentionOperands& gradients,
-                     const ReceivedKeys& others) {
+void ReceivedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                      const AttentionOperands& piece, ArrivingKeys& received, const KernelResult& merged,
+                      const at::Tensor& gradient, const AttentionOperands& gradients,
+                      const ReceivedKeys& others) {
+  for (const at::Tensor& tensor : {gradients.query, gradients.key, gradients.value}) tensor.zero_();
   const auto add = [&](const AttentionOptions& rules, const Rectangle& rectangle) {
     KernelBackward(rules, RowBegins(), rectangle.Operands(options, piece, received),
                    rectangle.Queries(merged), rectangle.Queries(gradient), Write::kAdd,
                    rectangle.Operands(options, gradients, others), rectangle.lead);
   };
   if (const DividedRow* const row = WindowedRow(options, shape, index); row != nullptr) {
-    for (const at::Tensor& tensor : {gradients.query, gradients.key, gradients.value}) tensor.zero_();
-    ForEachVisible(*row, options.window, [&](const Rectangle& rectangle) { add(options, rectangle); });
+    ForEachVisible(*row, options.window, [&](const Rectangle& rectangle) {
+      if (rectangle.received) add(options, rectangle);
+    });
     return;
   }
-  KernelResult own = merged;
-  own.whole = !shape.pieces[index].divided;
-  KernelBackward(options, shape.rows, piece, own, gradient, Write::kOverwrite, gradients);
   ForEachOther(shape, index, [&](const Rectangle& rectangle) { add(Unmasked(options), rectangle); });
+}
+
+void OwnBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                 const AttentionOperands& piece, const KernelResult& merged, const at::Tensor& gradient,
+                 const AttentionOperands& gradients) {
+  if (const DividedRow* const row = WindowedRow(options, shape, index); row != nullptr) {
+    ForEachVisible(*row, options.window, [&](const Rectangle& rectangle) {
+      if (rectangle.received) return;
+      KernelBackward(options, RowBegins(), rectangle.Operands(options, piece, ReceivedKeys()),
+                     rectangle.Queries(merged), rectangle.Queries(gradient), Write::kAdd,
+                     rectangle.Operands(options, gradients, ReceivedKeys()), rectangle.lead);
+    });
+    return;
+  }
+  const bool divided = shape.pieces[index].divided;
+  KernelResult own = merged;
+  own.whole = !divided;
+  KernelBackward(options, shape.rows, piece, own, gradient, divided ? Write::kAdd : Write::kOverwrite,
+                 gradients);
 }
 
 }  // namespace penstock::worker

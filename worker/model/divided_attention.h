@@ -14,10 +14,17 @@ namespace penstock::worker {
 KernelResult DividedForward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
                             const AttentionOperands& piece, ArrivingKeys& received);
 
-// Overwrites `gradients` and adds to `others`, the gradients of what was received.
-void DividedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                     const AttentionOperands& piece, ArrivingKeys& received, const KernelResult& merged,
-                     const at::Tensor& gradient, const AttentionOperands& gradients,
-                     const ReceivedKeys& others);
+// The part of a divided piece's backward pass that is made of received keys: overwrites `gradients` and adds
+// to `others`, the gradients of what was received.
+void ReceivedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                      const AttentionOperands& piece, ArrivingKeys& received, const KernelResult& merged,
+                      const at::Tensor& gradient, const AttentionOperands& gradients,
+                      const ReceivedKeys& others);
+
+// The part that is made of the piece's own keys. Of a divided piece it comes behind ReceivedBackward and adds
+// to `gradients`; of another one it is all, and overwrites them.
+void OwnBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                 const AttentionOperands& piece, const KernelResult& merged, const at::Tensor& gradient,
+                 const AttentionOperands& gradients);
 
 }  // namespace penstock::worker

@@ -64,14 +64,16 @@ struct ReceivedKeys {
 // Keys and values that are on their way, or there already.
 class ArrivingKeys {
  public:
-  // Nothing, or what has arrived.
-  explicit ArrivingKeys(ReceivedKeys keys = {}) : keys_(std::move(keys)) {}
+  // Nothing.
+  ArrivingKeys() = default;
   // `order`: KeyExchange::order.
   ArrivingKeys(std::unique_ptr<PendingRows> rows, at::Tensor order)
       : pending_(std::move(rows)), order_(std::move(order)) {}
 
   // Waits for them the first time.
   const ReceivedKeys& Get();
+
+  bool is_nothing() const { return pending_ == nullptr && !keys_.rows.defined(); }
 
  private:
   std::unique_ptr<PendingRows> pending_;

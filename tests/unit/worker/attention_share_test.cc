@@ -37,7 +37,8 @@ AttentionOperands Split(const AttentionOptions& options, const at::Tensor& query
   return {parts[0], parts[1], parts[2]};
 }
 
-enum class Keep { kSums, kNothing, kSumsAndReceived };
+// kSumsAndAhead: keys and values are asked for before the backward pass begins.
+enum class Keep { kSums, kNothing, kSumsAndReceived, kSumsAndAhead };
 
 Attended Attend(AttentionOptions options, const AttentionShape& shape, const Operands& operands, Keep keep) {
   const at::NoGradGuard by_hand;
@@ -47,6 +48,7 @@ Attended Attend(AttentionOptions options, const AttentionShape& shape, const Ope
   Attended result;
   result.output = AttentionForward(options, shape, split, keep == Keep::kNothing ? nullptr : &memory);
   result.gradient = at::full_like(operands.query_key_value, 7);
+  if (keep == Keep::kSumsAndAhead) ReceiveAhead(options, shape, split, memory);
   AttentionBackward(options, shape, split, result.output, std::move(memory), operands.attended_gradient,
                     Split(options, result.gradient));
   return result;
@@ -156,7 +158,7 @@ TEST_P(DividedRows, EqualsThatOfTheWholeMicroBatch) {
       for (const int64_t key_value_heads : {4, 2, 1}) {
         ExpectDividedEqualsWhole(config, key_value_heads, shape, placement.contexts, Keep::kSums, tolerance);
       }
-      for (const Keep keep : {Keep::kNothing, Keep::kSumsAndReceived}) {
+      for (const Keep keep : {Keep::kNothing, Keep::kSumsAndReceived, Keep::kSumsAndAhead}) {
         ExpectDividedEqualsWhole(config, 2, shape, placement.contexts, keep, tolerance);
       }
     }

@@ -227,17 +227,18 @@ TEST(MicroBatchParts, AreComputedWhileRowsOfOthersTravel) {
   EXPECT_EQ(WrittenOf({}, {}),
             "knswsw"
             "knswsw|"
-            "swswkk"
-            "swswkk");
+            // Keys of others travel while experts run.
+            "kswswk"
+            "kswswk");
   // Attention of the second part, and its numbers, behind the first one's rows; then a turn of each.
   EXPECT_EQ(WrittenOf({0, 1, 3}, {}),
             "kns"
             "kns"
             "wswswknswkns"
             "wswsww|"
-            "ss"
+            "ksks"
             "wswswkkswkks"
-            "wswswkkwkk");
+            "wswswkwk");
 }
 
 TEST(MicroBatchParts, RunAgainInTurnToo) {
