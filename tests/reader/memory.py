@@ -102,15 +102,18 @@ def _gathered_operands(stage, sums, is_t5, feeds_own_tokens, tensors, token_byte
 
 
 def _peaks(costs, kind, sums):
-    """What exists while a layer runs backward, by level: what the level keeps is not made again."""
+    """What exists while a layer runs backward, by level, and where it puts products for weights aside."""
     largest = costs.peak(kind, sums)
     stored = {level: costs.stored_of_layer(kind, level, sums) for level in LEVELS}
-    return {level: max(largest - (stored[level] - stored["full"]), min(largest, stored["none"])) for level in LEVELS}
+    beside = {level: largest - (stored[level] - stored["full"]) for level in LEVELS}
+    kept = min(largest, stored["none"])
+    least = beside["none"] if costs.peak_has_gradients(kind) else kept
+    return {level: max(beside[level], least) for level in LEVELS}, max(beside["none"], kept)
 
 
 def _backward_peak(costs, kind, counts, sums):
     """The most of any layer of a kind: those that keep more run first, and give back what they kept."""
-    peaks = _peaks(costs, kind, sums)
+    peaks, _ = _peaks(costs, kind, sums)
     most = given_back = 0
     for level in ("none", "selective", "full"):
         if counts[level] > 0:
@@ -137,7 +140,7 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
         kept += stage.layers(kind) * costs.stored(kind, "none", sums)
         peak = max(peak, costs.peak(kind, sums))
         backward = max(backward, _backward_peak(costs, kind, levels[kind], sums))
-        input_backward = max(input_backward, _peaks(costs, kind, sums)["none"])
+        input_backward = max(input_backward, _peaks(costs, kind, sums)[1])
     tokens = (sums.source_tokens if stage.embeds_source else 0) + (sums.target_tokens if stage.embeds_target else 0)
     tokens += sums.loss_positions if stage.is_last else 0
     passing = (peak, backward, input_backward, head)

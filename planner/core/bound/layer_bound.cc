@@ -154,6 +154,11 @@ LayerBytes LeastPeak(const LayerProfile& layer, LayerKind kind, const std::vecto
   const bool all_again = levels.size() == 1 && levels.front() == kKeepInput;
   if (kind == kHead || all_again) return layer.peak;
   const LayerBytes& kept = layer.stored[kKeepAll];
+  if (layer.peak_has_gradients()) {
+    const LayerBytes& input = layer.stored[kKeepInput];
+    return {layer.peak.source_token_bytes - kept.source_token_bytes + input.source_token_bytes,
+            layer.peak.target_token_bytes - kept.target_token_bytes + input.target_token_bytes};
+  }
   return {std::min(layer.peak.source_token_bytes, kept.source_token_bytes),
           std::min(layer.peak.target_token_bytes, kept.target_token_bytes)};
 }

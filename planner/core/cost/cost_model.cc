@@ -334,10 +334,13 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
     const auto stored = [&](RecomputeLevel level) {
       return memory.stored_layer[kind][level] - (level == kKeepSelective ? memory.rows : 0);
     };
-    // Not below what a layer keeps: a profile by formulas reckons no gradients in its peak.
-    const int64_t least = std::min(peak, stored(kKeepAll));
+    const auto beside = [&](RecomputeLevel level) { return peak - (stored(level) - stored(kKeepInput)); };
+    // Not below what a layer keeps, where nothing is known of its gradients.
+    const int64_t kept = std::min(peak, stored(kKeepAll));
+    const int64_t least = layer.peak_has_gradients() ? beside(kKeepAll) : kept;
     for (RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput})
-      memory.peak_layer[kind][level] = std::max(peak - (stored(level) - stored(kKeepInput)), least);
+      memory.peak_layer[kind][level] = std::max(beside(level), least);
+    memory.peak_split[kind] = std::max(beside(kKeepAll), kept);
     memory.peak = std::max(memory.peak, peak);
   }
   if (layers.last) memory.peak_head = PartOf(profile_.layers[kHead].peak, sums, tensors);
@@ -386,7 +389,10 @@ int64_t CostModel::BackwardPeak(int stage, const StageMemory& memory, const Stag
 }
 
 int64_t CostModel::InputBackwardPeak(int stage, const StageMemory& memory) const {
-  return BackwardPeak(stage, memory, StageRecompute());
+  int64_t peak = 0;
+  if (this->stage(stage).encoder_layers > 0) peak = memory.peak_split[kEncoder];
+  if (this->stage(stage).decoder_layers > 0) peak = std::max(peak, memory.peak_split[kDecoder]);
+  return memory.WithExchanged(peak);
 }
 
 int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {

@@ -40,6 +40,8 @@ struct StageMemory {
   int64_t peak = 0;
   // The same of a layer, by kind and level: what the level keeps need not be made again.
   std::array<std::array<int64_t, kRecomputeLevels>, 2> peak_layer = {};
+  // Of a layer that puts products for weights aside: what it computed with stays until its end.
+  std::array<int64_t, 2> peak_split = {};
   // Exists while the head runs, which it does in the forward pass of the last stage.
   int64_t peak_head = 0;
   // Exists while one layer runs: what is gathered over tensor ranks, and keys and values of divided rows;

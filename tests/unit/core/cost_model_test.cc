@@ -217,6 +217,17 @@ TEST(CostModelTest, BackwardPassesDoNotMakeAgainWhatWasKept) {
   EXPECT_EQ(memory.backward_peak(), 24000);
 }
 
+// 60 bytes of gradients, less than the 100 that the layer keeps.
+TEST(CostModelTest, BackwardPassesTakeTheGradientsThatAPeakHas) {
+  const CostModel costs = ModelWithPeak(150);
+  const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 4}), 15000);
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {4, 0}), 10000);
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 0}), 6000);
+  // What the layer computed with is still there.
+  EXPECT_EQ(costs.InputBackwardPeak(0, memory), 10000);
+}
+
 TEST(CostModelTest, LayersAboveHaveGivenBackWhatTheyKept) {
   const CostModel costs = ModelWithPeak(240);
   const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
