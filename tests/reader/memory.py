@@ -63,7 +63,10 @@ class StageBytes:
     rows: int = 0
 
     def _with_exchanged(self, layers):
-        return layers + self.gathered + 2 * self.keys + 3 * self.rows
+        attending = layers + 2 * self.keys
+        if self.rows > 0:
+            return attending + self.gathered + 3 * self.rows
+        return max(attending, layers // 2 + self.gathered)
 
     def _passing(self, forward_only):
         if forward_only:

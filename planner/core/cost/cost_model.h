@@ -66,8 +66,13 @@ struct StageMemory {
   int64_t forward_peak() const { return gathered + std::max(keys_values + 3 * rows, peak_head); }
   // The most of any level.
   int64_t backward_peak() const { return WithExchanged(peak); }
-  // Of a backward pass whose layers take so much.
-  int64_t WithExchanged(int64_t layers) const { return layers + gathered + 2 * keys_values + 3 * rows; }
+  // Of a backward pass whose layers take so much. Where tokens are gathered around a product, or summed
+  // behind it, no more than half of a layer's gradients are there, and no keys and values; experts are inside
+  // of that.
+  int64_t WithExchanged(int64_t layers) const {
+    const int64_t attending = layers + 2 * keys_values;
+    return rows > 0 ? attending + gathered + 3 * rows : std::max(attending, layers / 2 + gathered);
+  }
 };
 
 class CostModel {
