@@ -48,11 +48,11 @@ class StageBytes:
     stored: int
     kept: int
     # While one layer or the head runs: the most of all; of a backward pass at its levels, and of one that puts products for
-    # weights aside; of the head.
+    # weights aside; of the head, with what it gathers.
     peak: int
     backward: int
     input_backward: int
-    head: int
+    running_head: int
     output: int
     input: int
     tokens: int
@@ -71,7 +71,7 @@ class StageBytes:
     def _passing(self, forward_only):
         if forward_only:
             return self._with_exchanged(self.peak)
-        return self.gathered + max(self.keys + 3 * self.rows, self.head)
+        return max(self.gathered + self.keys + 3 * self.rows, self.running_head)
 
     def taken(self, op, part, forward_only=False):
         """Bytes that an instruction takes when it starts."""
@@ -131,7 +131,7 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
     gathered_token_bytes: of a token between layers, 0 with one tensor rank.
     """
     levels = stage.levels(recompute)
-    stored = 0
+    stored = costs.kept_of_head(sums) if stage.is_last else 0
     is_t5 = "encoder" in costs.kinds
     kept = _gathered_operands(stage, sums, is_t5, costs.feeds_own_tokens, costs.tensors, gathered_token_bytes)
     head = costs.peak("head", sums) if stage.is_last else 0
@@ -146,7 +146,10 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
         input_backward = max(input_backward, _peaks(costs, kind, sums)[1])
     tokens = (sums.source_tokens if stage.embeds_source else 0) + (sums.target_tokens if stage.embeds_target else 0)
     tokens += sums.loss_positions if stage.is_last else 0
-    passing = (peak, backward, input_backward, head)
+    running_head = head
+    if stage.is_last and costs.tensors > 1:
+        running_head = costs.logits(sums) + 4 * int(sums.target_tokens) * gathered_token_bytes
+    passing = (peak, backward, input_backward, running_head)
     return StageBytes(stored, kept, *passing, crossing[1], crossing[0], TOKEN_BYTES * tokens, *transient)
 
 

@@ -343,9 +343,14 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
     memory.peak_split[kind] = std::max(beside(kKeepAll), kept);
     memory.peak = std::max(memory.peak, peak);
   }
-  if (layers.last) memory.peak_head = PartOf(profile_.layers[kHead].peak, sums, tensors);
+  if (layers.last) {
+    memory.peak_head = PartOf(profile_.layers[kHead].peak, sums, tensors);
+    memory.stored_head = PartOf(profile_.layers[kHead].stored[kKeepAll], sums, tensors);
+  }
   memory.peak = std::max(memory.peak, memory.peak_head);
   memory.gathered = exchange_model_.GatheredBytes(sums);
+  memory.head = memory.peak_head;
+  if (layers.last && tensors > 1) memory.head = DividedHeadBytes(sums);
   if (tensors > 1) {
     memory.gathered_operands =
         GatheredOperands(layers, group().feeds_own_tokens(), tensors, sums) * hidden_ * bytes_per_element_;
@@ -361,9 +366,23 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
   return memory;
 }
 
+// Tensor ranks exchange the largest logits and the sums of their exponentials, and so need no second tensor
+// of that size, which is half of what the head's peak has of them, or a third with capped ones. Each has all
+// positions of the input, of its gradient, and of both again for a chunk of them.
+int64_t CostModel::DividedHeadBytes(const TokenSums& sums) const {
+  const LayerProfile& head = profile_.layers[kHead];
+  const auto logits = [&](double LayerBytes::*side) {
+    return std::max(0.0, head.peak.*side - 3 * head.stored[kKeepAll].*side);
+  };
+  const double bytes = logits(&LayerBytes::source_token_bytes) * sums.source +
+                       logits(&LayerBytes::target_token_bytes) * sums.target;
+  return RoundToInteger(2 * bytes / 3 / group().tensor) +
+         4 * static_cast<int64_t>(sums.target) * hidden_ * bytes_per_element_;
+}
+
 int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
   const LevelCounts levels = CountLevels(this->stage(stage), recompute);
-  int64_t bytes = 0;
+  int64_t bytes = memory.stored_head;
   for (int kind = 0; kind < 2; ++kind) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
@@ -396,7 +415,7 @@ int64_t CostModel::InputBackwardPeak(int stage, const StageMemory& memory) const
 }
 
 int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
-  return StoredBytes(stage, memory, StageRecompute()) + memory.gathered_operands;
+  return StoredBytes(stage, memory, StageRecompute()) - memory.stored_head + memory.gathered_operands;
 }
 
 int64_t CostModel::BytesOfShare(int64_t weight) const {

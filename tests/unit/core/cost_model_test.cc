@@ -250,6 +250,18 @@ TEST(CostModelTest, APeakWithoutGradientsCountsAsItIs) {
   }
 }
 
+TEST(CostModelTest, WhatTheHeadKeepsIsThereUntilTheBackwardPass) {
+  v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  job.mutable_profile()->mutable_layers(1)->mutable_stored_none()->set_target_token_bytes(7);
+  const CostModel costs = ModelOf(job);
+  const StageMemory first = costs.Memory(0, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.StoredBytes(0, first, {0, 4}), 4 * 1000);
+  const StageMemory last = costs.Memory(1, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.StoredBytes(1, last, {0, 4}), 4 * 1000 + 700);
+  // It is gone when products for weights are put aside.
+  EXPECT_EQ(costs.PutAsideBytes(1, last), 4 * 10000);
+}
+
 TEST(CostModelTest, TheHeadNeedsItsMemoryInTheForwardPass) {
   v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
   job.mutable_profile()->mutable_layers(1)->mutable_peak()->set_target_token_bytes(70);
