@@ -349,6 +349,26 @@ class Costs:
             return self.layer_bytes(self.layer(kind).peak, sums)
         return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated, self._kept_of_rows)
 
+    def kept_of_head(self, sums):
+        """The gradient of what the last layer gave."""
+        return self.layer_bytes(self.layer("head").stored_none, sums)
+
+    def logits(self, sums):
+        """Of a head that tensor ranks divide: two thirds of what its peak has of logits."""
+        head = self.layer("head")
+        sides = ("source_token_bytes", "target_token_bytes")
+        peak, kept = ([getattr(each, side) if each else 0.0 for side in sides] for each in (head.peak, head.stored_none))
+        source, target = (max(0.0, most - 3 * least) for most, least in zip(peak, kept))
+        return round_half_up(2 * (source * sums.source_tokens + target * sums.target_tokens) / 3 / self.tensors)
+
+    def peak_has_gradients(self, kind):
+        """Whether the profile's peak is above what the layer keeps without recompute."""
+        layer = self.layer(kind)
+        sides = ("source_token_bytes", "target_token_bytes")
+        peak, kept = ([getattr(each, side) if each else 0.0 for side in sides] for each in (layer.peak, layer.stored_none))
+        above = [peak[side] - kept[side] for side in range(len(sides))]
+        return min(above) >= 0 and max(above) > 0
+
     def slowness(self, ranks):
         """By what passes of the stage group of these ranks are slower than the profile says."""
         return max((slow.factor for slow in self.profile.slow_ranks if slow.rank in ranks), default=1)

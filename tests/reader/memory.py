@@ -48,11 +48,11 @@ class StageBytes:
     stored: int
     kept: int
     # While one layer or the head runs: the most of all; of a backward pass at its levels, and of one that puts products for
-    # weights aside; of the head.
+    # weights aside; of the head, with what it gathers.
     peak: int
     backward: int
     input_backward: int
-    head: int
+    running_head: int
     output: int
     input: int
     tokens: int
@@ -63,12 +63,15 @@ class StageBytes:
     rows: int = 0
 
     def _with_exchanged(self, layers):
-        return layers + self.gathered + 2 * self.keys + 3 * self.rows
+        attending = layers + 2 * self.keys
+        if self.rows > 0:
+            return attending + self.gathered + 3 * self.rows
+        return max(attending, layers // 2 + self.gathered)
 
     def _passing(self, forward_only):
         if forward_only:
             return self._with_exchanged(self.peak)
-        return self.gathered + max(self.keys + 3 * self.rows, self.head)
+        return max(self.gathered + self.keys + 3 * self.rows, self.running_head)
 
     def taken(self, op, part, forward_only=False):
         """Bytes that an instruction takes when it starts."""
@@ -102,15 +105,18 @@ def _gathered_operands(stage, sums, is_t5, feeds_own_tokens, tensors, token_byte
 
 
 def _peaks(costs, kind, sums):
-    """What exists while a layer runs backward, by level: what the level keeps is not made again."""
+    """What exists while a layer runs backward, by level, and where it puts products for weights aside."""
     largest = costs.peak(kind, sums)
     stored = {level: costs.stored_of_layer(kind, level, sums) for level in LEVELS}
-    return {level: max(largest - (stored[level] - stored["full"]), min(largest, stored["none"])) for level in LEVELS}
+    beside = {level: largest - (stored[level] - stored["full"]) for level in LEVELS}
+    kept = min(largest, stored["none"])
+    least = beside["none"] if costs.peak_has_gradients(kind) else kept
+    return {level: max(beside[level], least) for level in LEVELS}, max(beside["none"], kept)
 
 
 def _backward_peak(costs, kind, counts, sums):
     """The most of any layer of a kind: those that keep more run first, and give back what they kept."""
-    peaks = _peaks(costs, kind, sums)
+    peaks, _ = _peaks(costs, kind, sums)
     most = given_back = 0
     for level in ("none", "selective", "full"):
         if counts[level] > 0:
@@ -125,7 +131,7 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
     gathered_token_bytes: of a token between layers, 0 with one tensor rank.
     """
     levels = stage.levels(recompute)
-    stored = 0
+    stored = costs.kept_of_head(sums) if stage.is_last else 0
     is_t5 = "encoder" in costs.kinds
     kept = _gathered_operands(stage, sums, is_t5, costs.feeds_own_tokens, costs.tensors, gathered_token_bytes)
     head = costs.peak("head", sums) if stage.is_last else 0
@@ -137,10 +143,13 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
         kept += stage.layers(kind) * costs.stored(kind, "none", sums)
         peak = max(peak, costs.peak(kind, sums))
         backward = max(backward, _backward_peak(costs, kind, levels[kind], sums))
-        input_backward = max(input_backward, _peaks(costs, kind, sums)["none"])
+        input_backward = max(input_backward, _peaks(costs, kind, sums)[1])
     tokens = (sums.source_tokens if stage.embeds_source else 0) + (sums.target_tokens if stage.embeds_target else 0)
     tokens += sums.loss_positions if stage.is_last else 0
-    passing = (peak, backward, input_backward, head)
+    running_head = head
+    if stage.is_last and costs.tensors > 1:
+        running_head = costs.logits(sums) + 4 * int(sums.target_tokens) * gathered_token_bytes
+    passing = (peak, backward, input_backward, running_head)
     return StageBytes(stored, kept, *passing, crossing[1], crossing[0], TOKEN_BYTES * tokens, *transient)
 
 

@@ -148,19 +148,33 @@ double PriceOfLevel(double extra, const LayerBound& bound, const PerToken& kept)
   return price;
 }
 
+// Of a head that tensor ranks divide, without what it gathers (execution.md, section 8).
+LayerBytes LeastDividedHead(const LayerProfile& head) {
+  const LayerBytes& kept = head.stored[kKeepAll];
+  return {2 * std::max(0.0, head.peak.source_token_bytes - 3 * kept.source_token_bytes) / 3,
+          2 * std::max(0.0, head.peak.target_token_bytes - 3 * kept.target_token_bytes) / 3};
+}
+
 // What a layer takes at least while it runs, beside what it keeps. A head is never made again; other layers
 // take all of the peak only where each of them is.
-LayerBytes LeastPeak(const LayerProfile& layer, LayerKind kind, const std::vector<RecomputeLevel>& levels) {
-  const bool all_again = levels.size() == 1 && levels.front() == kKeepInput;
-  if (kind == kHead || all_again) return layer.peak;
+LayerBytes LeastPeak(const LayerProfile& layer, LayerKind kind, const std::vector<RecomputeLevel>& levels,
+                     int tensors) {
+  if (kind == kHead) return tensors > 1 ? LeastDividedHead(layer) : layer.peak;
+  if (levels.size() == 1 && levels.front() == kKeepInput) return layer.peak;
   const LayerBytes& kept = layer.stored[kKeepAll];
+  if (layer.peak_has_gradients()) {
+    const LayerBytes& input = layer.stored[kKeepInput];
+    return {layer.peak.source_token_bytes - kept.source_token_bytes + input.source_token_bytes,
+            layer.peak.target_token_bytes - kept.target_token_bytes + input.target_token_bytes};
+  }
   return {std::min(layer.peak.source_token_bytes, kept.source_token_bytes),
           std::min(layer.peak.target_token_bytes, kept.target_token_bytes)};
 }
 
 void BoundMemory(const LayerProfile& layer, LayerKind kind, const std::vector<RecomputeLevel>& levels,
-                 const LayerWalk& walk, double ranks, LayerBound* bound) {
-  bound->peak = Rates(LeastPeak(layer, kind, levels), ranks);
+                 const LayerWalk& walk, const GroupShape& group, LayerBound* bound) {
+  const double ranks = group.ranks();
+  bound->peak = Rates(LeastPeak(layer, kind, levels, group.tensor), ranks);
   bound->kept = Rates(layer.stored[levels.front()], ranks);
   bound->least_kept = bound->kept;
   bound->price_ns_per_byte = kInfinity;
@@ -266,7 +280,7 @@ LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode
     BoundBackward(layer, kind, levels, walk, &bound);
   }
   for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
-  BoundMemory(layer, kind, levels, walk, costs.group().ranks(), &bound);
+  BoundMemory(layer, kind, levels, walk, costs.group(), &bound);
   return bound;
 }
 

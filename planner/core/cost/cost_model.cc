@@ -334,15 +334,23 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
     const auto stored = [&](RecomputeLevel level) {
       return memory.stored_layer[kind][level] - (level == kKeepSelective ? memory.rows : 0);
     };
-    // Not below what a layer keeps: a profile by formulas reckons no gradients in its peak.
-    const int64_t least = std::min(peak, stored(kKeepAll));
+    const auto beside = [&](RecomputeLevel level) { return peak - (stored(level) - stored(kKeepInput)); };
+    // Not below what a layer keeps, where nothing is known of its gradients.
+    const int64_t kept = std::min(peak, stored(kKeepAll));
+    const int64_t least = layer.peak_has_gradients() ? beside(kKeepAll) : kept;
     for (RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput})
-      memory.peak_layer[kind][level] = std::max(peak - (stored(level) - stored(kKeepInput)), least);
+      memory.peak_layer[kind][level] = std::max(beside(level), least);
+    memory.peak_split[kind] = std::max(beside(kKeepAll), kept);
     memory.peak = std::max(memory.peak, peak);
   }
-  if (layers.last) memory.peak_head = PartOf(profile_.layers[kHead].peak, sums, tensors);
+  if (layers.last) {
+    memory.peak_head = PartOf(profile_.layers[kHead].peak, sums, tensors);
+    memory.stored_head = PartOf(profile_.layers[kHead].stored[kKeepAll], sums, tensors);
+  }
   memory.peak = std::max(memory.peak, memory.peak_head);
   memory.gathered = exchange_model_.GatheredBytes(sums);
+  memory.head = memory.peak_head;
+  if (layers.last && tensors > 1) memory.head = DividedHeadBytes(sums);
   if (tensors > 1) {
     memory.gathered_operands =
         GatheredOperands(layers, group().feeds_own_tokens(), tensors, sums) * hidden_ * bytes_per_element_;
@@ -358,9 +366,23 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
   return memory;
 }
 
+// Tensor ranks exchange the largest logits and the sums of their exponentials, and so need no second tensor
+// of that size, which is half of what the head's peak has of them, or a third with capped ones. Each has all
+// positions of the input, of its gradient, and of both again for a chunk of them.
+int64_t CostModel::DividedHeadBytes(const TokenSums& sums) const {
+  const LayerProfile& head = profile_.layers[kHead];
+  const auto logits = [&](double LayerBytes::*side) {
+    return std::max(0.0, head.peak.*side - 3 * head.stored[kKeepAll].*side);
+  };
+  const double bytes = logits(&LayerBytes::source_token_bytes) * sums.source +
+                       logits(&LayerBytes::target_token_bytes) * sums.target;
+  return RoundToInteger(2 * bytes / 3 / group().tensor) +
+         4 * static_cast<int64_t>(sums.target) * hidden_ * bytes_per_element_;
+}
+
 int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
   const LevelCounts levels = CountLevels(this->stage(stage), recompute);
-  int64_t bytes = 0;
+  int64_t bytes = memory.stored_head;
   for (int kind = 0; kind < 2; ++kind) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
@@ -386,11 +408,14 @@ int64_t CostModel::BackwardPeak(int stage, const StageMemory& memory, const Stag
 }
 
 int64_t CostModel::InputBackwardPeak(int stage, const StageMemory& memory) const {
-  return BackwardPeak(stage, memory, StageRecompute());
+  int64_t peak = 0;
+  if (this->stage(stage).encoder_layers > 0) peak = memory.peak_split[kEncoder];
+  if (this->stage(stage).decoder_layers > 0) peak = std::max(peak, memory.peak_split[kDecoder]);
+  return memory.WithExchanged(peak);
 }
 
 int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
-  return StoredBytes(stage, memory, StageRecompute()) + memory.gathered_operands;
+  return StoredBytes(stage, memory, StageRecompute()) - memory.stored_head + memory.gathered_operands;
 }
 
 int64_t CostModel::BytesOfShare(int64_t weight) const {

@@ -35,13 +35,19 @@ namespace penstock::core {
 struct StageMemory {
   // Kept by one layer, by kind (encoder, decoder) and level.
   std::array<std::array<int64_t, kRecomputeLevels>, 2> stored_layer = {};
+  // Kept by the head of the last stage: the gradient of what the layers gave.
+  int64_t stored_head = 0;
   // Exists while one layer runs backward, or the head: the most of any kind and level, which searches reckon
   // with.
   int64_t peak = 0;
   // The same of a layer, by kind and level: what the level keeps need not be made again.
   std::array<std::array<int64_t, kRecomputeLevels>, 2> peak_layer = {};
-  // Exists while the head runs, which it does in the forward pass of the last stage.
+  // Of a layer that puts products for weights aside: what it computed with stays until its end.
+  std::array<int64_t, 2> peak_split = {};
+  // Of the head alone, and with what it gathers where tensor ranks divide it: it runs in the forward pass of
+  // the last stage.
   int64_t peak_head = 0;
+  int64_t head = 0;
   // Exists while one layer runs: what is gathered over tensor ranks, and keys and values of divided rows;
   // backward there are their gradients, too.
   int64_t gathered = 0;
@@ -61,11 +67,16 @@ struct StageMemory {
   int64_t tokens = 0;
 
   // What comes and goes with a pass, beyond the buffers of transfers. The head runs when all layers have.
-  int64_t forward_peak() const { return gathered + std::max(keys_values + 3 * rows, peak_head); }
+  int64_t forward_peak() const { return std::max(gathered + keys_values + 3 * rows, head); }
   // The most of any level.
   int64_t backward_peak() const { return WithExchanged(peak); }
-  // Of a backward pass whose layers take so much.
-  int64_t WithExchanged(int64_t layers) const { return layers + gathered + 2 * keys_values + 3 * rows; }
+  // Of a backward pass whose layers take so much. Where tokens are gathered around a product, or summed
+  // behind it, no more than half of a layer's gradients are there, and no keys and values; experts are inside
+  // of that.
+  int64_t WithExchanged(int64_t layers) const {
+    const int64_t attending = layers + 2 * keys_values;
+    return rows > 0 ? attending + gathered + 3 * rows : std::max(attending, layers / 2 + gathered);
+  }
 };
 
 class CostModel {
@@ -240,6 +251,8 @@ class CostModel {
     return all_parameter_bytes_ * static_cast<double>(weight) /
            static_cast<double>(share_weights_.AllOf(ranks_of_world()));
   }
+  // Of the head while it runs, with what it gathers.
+  int64_t DividedHeadBytes(const TokenSums& sums) const;
   // Of a share with this weight; and of a rank there that has it.
   int64_t BytesOfShare(int64_t weight) const;
   int64_t StaticBytesAt(int position, int64_t weight) const;

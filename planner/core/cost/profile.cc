@@ -1,5 +1,7 @@
 #include "planner/core/cost/profile.h"
 
+#include <algorithm>
+
 #include "planner/core/cost/rounding.h"
 
 namespace penstock::core {
@@ -25,6 +27,13 @@ const TensorCost* LayerProfile::AtDegree(int32_t degree, int32_t expert) const {
     if (cost.expert == 1) without_experts = &cost;
   }
   return without_experts;
+}
+
+bool LayerProfile::peak_has_gradients() const {
+  const LayerBytes& kept = stored[kKeepAll];
+  const double source = peak.source_token_bytes - kept.source_token_bytes;
+  const double target = peak.target_token_bytes - kept.target_token_bytes;
+  return std::min(source, target) >= 0 && std::max(source, target) > 0;
 }
 
 int64_t LayerBytes::operator()(const TokenSums& sums) const {

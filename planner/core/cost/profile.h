@@ -78,6 +78,10 @@ struct LayerProfile {
   // Of so many expert ranks, or if there is none, without them. Null: the profile has no figures for the
   // degree.
   const TensorCost* AtDegree(int32_t degree, int32_t expert) const;
+
+  // Whether `peak` has gradients, as that of a worker's profile: it is above what the layer keeps without
+  // recompute. In the reference's formulas it is the same.
+  bool peak_has_gradients() const;
 };
 
 // Ascending.

@@ -24,9 +24,12 @@ StageMemory Larger(const StageMemory& a, const StageMemory& b) {
   for (size_t kind = 0; kind < larger.peak_layer.size(); ++kind) {
     for (size_t level = 0; level < larger.peak_layer[kind].size(); ++level)
       larger.peak_layer[kind][level] = std::max(a.peak_layer[kind][level], b.peak_layer[kind][level]);
+    larger.peak_split[kind] = std::max(a.peak_split[kind], b.peak_split[kind]);
   }
+  larger.stored_head = std::max(a.stored_head, b.stored_head);
   larger.peak = std::max(a.peak, b.peak);
   larger.peak_head = std::max(a.peak_head, b.peak_head);
+  larger.head = std::max(a.head, b.head);
   larger.gathered = std::max(a.gathered, b.gathered);
   larger.keys_values = std::max(a.keys_values, b.keys_values);
   larger.rows = std::max(a.rows, b.rows);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace penstock::testing {
@@ -65,6 +66,18 @@ std::vector<Case> ShuffledProduct(const std::vector<size_t>& values, const IsPos
   // Not std::shuffle, whose order is the library's business.
   for (size_t i = cases.size(); i > 1; --i) std::swap(cases[i - 1], cases[random() % i]);
   return cases;
+}
+
+std::vector<Case> ProductOf(const std::vector<size_t>& factors, const std::vector<size_t>& values,
+                            const IsPossible& possible, uint64_t seed) {
+  std::vector<Case> chosen;
+  std::set<Case> seen;
+  for (const Case& choice : ShuffledProduct(values, possible, seed)) {
+    Case combination;
+    for (const size_t factor : factors) combination.push_back(choice[factor]);
+    if (seen.insert(combination).second) chosen.push_back(choice);
+  }
+  return chosen;
 }
 
 std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossible& possible, uint64_t seed,

@@ -25,6 +25,11 @@ std::vector<Case> Product(const std::vector<size_t>& values, const IsPossible& p
 std::vector<Case> ShuffledProduct(const std::vector<size_t>& values, const IsPossible& possible,
                                   uint64_t seed);
 
+// The product of some factors: of each combination of their values that occurs in a possible case the first
+// of ShuffledProduct that has it, so that the other factors are drawn. In that order.
+std::vector<Case> ProductOf(const std::vector<size_t>& factors, const std::vector<size_t>& values,
+                            const IsPossible& possible, uint64_t seed);
+
 // Possible cases such that each combination of values of `ways` factors (2: each pair) that occurs in a
 // possible case occurs in one of these. Always the one that covers most combinations not yet covered is taken
 // next (Cohen et al. 1997, "The AETG system"), among equals the first of ShuffledProduct. For products of up

@@ -11,6 +11,7 @@ namespace penstock::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::Lt;
 using ::testing::SizeIs;
 
@@ -42,6 +43,29 @@ TEST(ShuffledProductTest, HasTheSameCasesInAnOrderOfTheSeed) {
   EXPECT_NE(one, ShuffledProduct({3, 4, 2}, Everything, 2));
   std::ranges::sort(one);
   EXPECT_EQ(one, Product({3, 4, 2}, Everything));
+}
+
+// The third factor goes along, and never has its first value beside the second of the first factor.
+TEST(ProductOfTest, HasEachPossibleCombinationOfItsFactorsOnceAndDrawsTheOthers) {
+  const std::vector<size_t> values = {3, 4, 5};
+  const auto possible = [](const Case& c) { return (c[0] != 2 || c[1] == 3) && (c[0] != 1 || c[2] > 0); };
+  const std::vector<Case> chosen = ProductOf({0, 1}, values, possible, 1);
+  EXPECT_TRUE(std::ranges::all_of(chosen, possible));
+  std::vector<Case> combinations;
+  std::set<size_t> drawn;
+  for (const Case& c : chosen) {
+    combinations.push_back({c[0], c[1]});
+    drawn.insert(c[2]);
+  }
+  std::ranges::sort(combinations);
+  EXPECT_EQ(combinations, Product({3, 4}, [](const Case& c) { return c[0] != 2 || c[1] == 3; }));
+  EXPECT_THAT(drawn, SizeIs(Gt(1u)));
+}
+
+TEST(ProductOfTest, DependsOnTheSeedAlone) {
+  const std::vector<size_t> values = {4, 3, 3};
+  EXPECT_EQ(ProductOf({0, 1}, values, Everything, 5), ProductOf({0, 1}, values, Everything, 5));
+  EXPECT_NE(ProductOf({0, 1}, values, Everything, 5), ProductOf({0, 1}, values, Everything, 6));
 }
 
 TEST(CoveringSetTest, HasEveryPairInFewCases) {

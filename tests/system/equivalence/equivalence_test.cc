@@ -4,16 +4,21 @@
 //
 // What runs is a covering set of all pairs: some 70 cases of at most 4 ranks. With
 // PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (371 cases of up to 8 ranks),
-// with PENSTOCK_EQUIVALENCE=all every combination (about a million) in a seeded order. Ranks are processes in
-// the first case and threads of this process in all others, because to start processes takes longer than what
-// they do. A case waits more than it computes, so let several processes run a part each, and write to memory:
+// with PENSTOCK_EQUIVALENCE=product the product of models, meshes, schedules, recompute and division of the
+// state (plan_case.h), with PENSTOCK_EQUIVALENCE=all every combination (about a million). The last two are in
+// the order of a seed. Ranks are processes in the first case and threads of this process in all others,
+// because to start processes takes longer than what they do. A case waits more than it computes, so let
+// several processes run a part each, and write to memory:
 //
 //   export TMPDIR=/dev/shm PENSTOCK_EQUIVALENCE=all GTEST_TOTAL_SHARDS=4
 //   for part in 0 1 2 3; do
 //     GTEST_SHARD_INDEX=$part build/release/bin/equivalence_test --gtest_brief=1 > part-$part.log 2>&1 &
 //   done
 //
-// Smaller parts (GTEST_TOTAL_SHARDS=64) can be run at different times.
+// Smaller parts can be run at different times, and each of them is a sample of the whole:
+//
+//   export TMPDIR=/dev/shm PENSTOCK_EQUIVALENCE=product GTEST_TOTAL_SHARDS=32
+//   GTEST_SHARD_INDEX=0 build/release/bin/equivalence_test --gtest_filter='EveryPlan/*' --gtest_brief=1
 
 #include <gtest/gtest.h>
 

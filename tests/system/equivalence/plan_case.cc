@@ -418,6 +418,14 @@ bool IsOfItsOwnForParts(const Case& choice) {
          kPrecisions[choice[kPrecision]].dtype == v1::DATA_TYPE_FLOAT64;
 }
 
+// GPT, T5 and Llama, pipelines of 1 and 2, float64, with each replica's state whole or divided.
+bool IsOfTheProduct(const Case& choice) {
+  const Model& model = kModels[choice[kModel]];
+  return !model.experts && !model.tied && kPipelines[choice[kPipeline]] <= 2 &&
+         kPrecisions[choice[kPrecision]].dtype == v1::DATA_TYPE_FLOAT64 &&
+         kShardings[choice[kSharding]].state != State::kShares && SaysSomethingNew(choice);
+}
+
 }  // namespace
 
 std::vector<PlanCase> PlanCasesForParts(Coverage coverage) {
@@ -431,7 +439,8 @@ std::vector<PlanCase> PlanCasesForParts(Coverage coverage) {
   };
   const auto possible = [&](const Case& choice) {
     const Case full = whole(choice);
-    return SaysSomethingNew(full) && (coverage != Coverage::kPairs || IsOfItsOwnForParts(full));
+    const bool few = coverage == Coverage::kPairs || coverage == Coverage::kProduct;
+    return SaysSomethingNew(full) && (!few || IsOfItsOwnForParts(full));
   };
   std::vector<PlanCase> cases;
   for (const Case& choice : CoveringSet(values, possible, kSeed)) cases.push_back(MakeCase(whole(choice)));
@@ -442,11 +451,17 @@ Coverage WantedCoverage() {
   const char* variable = std::getenv("PENSTOCK_EQUIVALENCE");
   const absl::string_view wanted = variable != nullptr ? variable : "";
   if (wanted == "all") return Coverage::kAll;
+  if (wanted == "product") return Coverage::kProduct;
   return wanted == "triples" ? Coverage::kTriples : Coverage::kPairs;
 }
 
 std::vector<PlanCase> PlanCases(Coverage coverage) {
   if (coverage == Coverage::kAll) return MakeCases(ShuffledProduct(kValues, SaysSomethingNew, kSeed));
+  if (coverage == Coverage::kProduct) {
+    const std::vector<size_t> factors = {kModel,  kSchedule, kPipeline,  kData,
+                                         kTensor, kContext,  kRecompute, kSharding};
+    return MakeCases(ProductOf(factors, kValues, IsOfTheProduct, kSeed));
+  }
   if (coverage == Coverage::kTriples) return MakeCases(CoveringSet(kValues, SaysSomethingNew, kSeed, 3));
   return MakeCases(CoveringSet(kValues, IsOfItsOwnForWorkers, kSeed));
 }

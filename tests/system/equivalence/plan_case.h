@@ -37,14 +37,17 @@ struct PlanCase {
 inline void PrintTo(const PlanCase& plan_case, std::ostream* out) { *out << plan_case.name; }
 
 // Which cases are run: a seeded covering set (covering_set.h) of all pairs; of all triples with
-// PENSTOCK_EQUIVALENCE=triples in the environment; every combination, shuffled, with
-// PENSTOCK_EQUIVALENCE=all.
-enum class Coverage : uint8_t { kPairs, kTriples, kAll };
+// PENSTOCK_EQUIVALENCE=triples in the environment; with PENSTOCK_EQUIVALENCE=product the product of what
+// issue 23 names (GPT, Llama and T5, tensor and context degree, pipeline, replicas, schedule, recompute and
+// division of the state), each with a policy, a layout of stages and weights of tokens that are drawn; every
+// combination with PENSTOCK_EQUIVALENCE=all. The last two are shuffled.
+enum class Coverage : uint8_t { kPairs, kTriples, kProduct, kAll };
 Coverage WantedCoverage();
 std::vector<PlanCase> PlanCases(Coverage coverage);
 
 // A covering set of all pairs of those whose micro-batches may have parts: ranks divide experts, and nothing
-// but samples else. Of kPairs without policies, schedules and types to which parts are the same as to others.
+// but samples else. Of kPairs and kProduct without policies, schedules and types to which parts are the same
+// as to others.
 std::vector<PlanCase> PlanCasesForParts(Coverage coverage);
 
 // As many of all combinations, drawn by the seed.

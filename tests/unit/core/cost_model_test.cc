@@ -217,6 +217,17 @@ TEST(CostModelTest, BackwardPassesDoNotMakeAgainWhatWasKept) {
   EXPECT_EQ(memory.backward_peak(), 24000);
 }
 
+// 60 bytes of gradients, less than the 100 that the layer keeps.
+TEST(CostModelTest, BackwardPassesTakeTheGradientsThatAPeakHas) {
+  const CostModel costs = ModelWithPeak(150);
+  const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 4}), 15000);
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {4, 0}), 10000);
+  EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 0}), 6000);
+  // What the layer computed with is still there.
+  EXPECT_EQ(costs.InputBackwardPeak(0, memory), 10000);
+}
+
 TEST(CostModelTest, LayersAboveHaveGivenBackWhatTheyKept) {
   const CostModel costs = ModelWithPeak(240);
   const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
@@ -237,6 +248,18 @@ TEST(CostModelTest, APeakWithoutGradientsCountsAsItIs) {
       EXPECT_EQ(costs.BackwardPeak(0, memory, recompute), bytes);
     EXPECT_EQ(costs.InputBackwardPeak(0, memory), bytes);
   }
+}
+
+TEST(CostModelTest, WhatTheHeadKeepsIsThereUntilTheBackwardPass) {
+  v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  job.mutable_profile()->mutable_layers(1)->mutable_stored_none()->set_target_token_bytes(7);
+  const CostModel costs = ModelOf(job);
+  const StageMemory first = costs.Memory(0, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.StoredBytes(0, first, {0, 4}), 4 * 1000);
+  const StageMemory last = costs.Memory(1, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.StoredBytes(1, last, {0, 4}), 4 * 1000 + 700);
+  // It is gone when products for weights are put aside.
+  EXPECT_EQ(costs.PutAsideBytes(1, last), 4 * 10000);
 }
 
 TEST(CostModelTest, TheHeadNeedsItsMemoryInTheForwardPass) {

@@ -250,10 +250,27 @@ TEST(GroupMemoryTest, TensorRanksDivideWhatIsStoredAndGatherTheRest) {
   EXPECT_EQ(memory.gathered, 2 * 51 * 16);
   // One of the two heads: 16 bytes for each of the row's tokens.
   EXPECT_EQ(memory.keys_values, 101 * 16);
-  EXPECT_EQ(memory.forward_peak(), 2 * 51 * 16 + 101 * 16);
-  EXPECT_EQ(memory.backward_peak(), 1275 + 2 * 51 * 16 + 2 * 101 * 16);
+  // The head's input and its gradient, and both of a chunk.
+  EXPECT_EQ(memory.forward_peak(), 4 * 51 * 16);
+  // While it attends: of the layer, and keys and values with their gradients.
+  EXPECT_EQ(memory.backward_peak(), 1275 + 2 * 101 * 16);
+  const std::vector<Share> undivided = Divide(costs, {{0, 101, 40}}, {{0, 1}});
+  EXPECT_EQ(costs.Memory(0, undivided[0]).backward_peak(), 2525 / 2 + 2 * 101 * 16);
   // All tensor ranks load all tokens.
   EXPECT_EQ(memory.tokens, 16 * (51 + static_cast<int64_t>(shares[0].sums.loss)));
+}
+
+// 30 bytes of a hidden state and two of logits of 60: two thirds of these, over two tensor ranks, and four
+// times all hidden states of 16 bytes.
+TEST(GroupMemoryTest, TensorRanksHaveLogitsOnceLess) {
+  v1::JobSpec job = GroupGpt(1, 2);
+  v1::LayerCost* const head = job.mutable_profile()->mutable_layers(1);
+  head->mutable_stored_none()->set_target_token_bytes(30);
+  head->mutable_peak()->set_target_token_bytes(210);
+  const CostModel costs = ModelOf(job);
+  const StageMemory memory = costs.Memory(0, Whole({{0, 50, 40}}));
+  EXPECT_EQ(memory.forward_peak(), 50 * 40 + 4 * 50 * 16);
+  EXPECT_EQ(memory.peak_head, 50 * 105);
 }
 
 // Input and output gradient of attention and of the feed-forward network, of the 26 tokens that the other
