@@ -21,7 +21,7 @@ constexpr double kKeptStarts = 4;
 // For each instruction: of the programs, their simulation, the plan as a message and its check together; more
 // where few replicas share them, whose arrays are copied as they grow.
 constexpr double kInstructionBytes = 430;
-constexpr double kInstructionBytesOfReplica = 60;
+constexpr double kInstructionBytesOfReplica = 90;
 // Of the plan that is kept, whose instructions are in columns: for each instruction, rank, micro-batch, stage
 // of a micro-batch, and sample.
 constexpr double kKeptInstructionBytes = 7;
@@ -139,7 +139,8 @@ PlanningFootprint FootprintOf(const PlanningShape& shape) {
       of_group * static_cast<double>(shape.group) + kRankInstructions * ranks * replicas;
   const double search = SearchBytes(shape, micro_batches);
   const double programs =
-      (kInstructionBytes + kInstructionBytesOfReplica / replicas) * instructions + kSampleBytes * samples;
+      (kInstructionBytes + kInstructionBytesOfReplica / (replicas * replicas)) * instructions +
+      kSampleBytes * samples;
   const double rank_share = std::min(1.0, 1.25 / replicas);
   PlanningFootprint footprint;
   footprint.micro_batches = static_cast<int64_t>(micro_batches);
