@@ -3,9 +3,12 @@
 // A search counts memory without the transfers that are under way; the programs count exactly. Where they
 // need more than there is: first some layers are recomputed (free_memory.h), then the passes are put in order
 // with less memory, then others are searched for. If all that fails, the search begins anew with more
-// caution, and at last with less memory than there is. What came about so is improved by a local search that
-// asks the programs about every change. Where the profile says of noise, the passes of what the search has
-// found run in orders that it hurts less (search/steady_orders.h), if the programs fit so.
+// caution, then with less memory than there is, and at last with the most recompute and no regard to memory:
+// then the programs alone judge, and layers that they have room for are kept after all. So no limit is
+// refused at which the plan that would be made with plenty of memory and full recompute fits. What came about
+// so is improved by a local search that asks the programs about every change. Where the profile says of
+// noise, the passes of what the search has found run in orders that it hurts less (search/steady_orders.h),
+// if the programs fit so.
 #pragma once
 
 #include <vector>
