@@ -259,24 +259,18 @@ absl::Status KeepMore(const CostModel& costs, const Job& job, StopToken stop, Fi
 
 // The searches' account of memory is above that of the programs in places: of a stage group it takes the most
 // that any rank has of each kind of bytes, and it counts transfers around every pass. So it finds no order
-// for micro-batches whose programs fit. Searches as if there were plenty of memory, with the most recompute,
-// and lets the programs judge.
+// for micro-batches whose programs fit. Searches as if there were plenty of memory, and lets the programs
+// judge.
 absl::StatusOr<FittedPlan> PlanByPrograms(const CostModel& costs, const Job& job,
                                           absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
                                           StopToken stop) {
-  Job most = job;
-  if (job.recompute == RecomputeMode::kAuto) most.recompute = RecomputeMode::kFull;
   absl::StatusOr<FittedPlan> plan;
   for (const Caution caution : {Caution::kLittle, Caution::kMost}) {
-    plan = MemoryFit(costs, most, PlentyOfBytes(costs), samples, caution, run_tasks, stop).RunOnce();
+    plan = MemoryFit(costs, job, PlentyOfBytes(costs), samples, caution, run_tasks, stop).RunOnce();
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(plan.status())) break;
   }
-  if (!plan.ok() || job.recompute != RecomputeMode::kAuto) return plan;
-  FittedPlan kept = *plan;
-  const bool keeps_more = KeepMore(costs, job, stop, &kept).ok() && Fits(kept.programs, job);
-  PENSTOCK_RETURN_IF_ERROR(stop.status());
-  return keeps_more ? kept : plan;
+  return plan;
 }
 
 // Every replica has an empty pipeline.
@@ -289,12 +283,10 @@ absl::StatusOr<FittedPlan> PlanOfNothing(const CostModel& costs, const Job& job,
   return plan;
 }
 
-}  // namespace
-
-absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
+// Searches with the memory that there is, more and more careful.
+absl::StatusOr<FittedPlan> PlanBySearch(const CostModel& costs, const Job& job,
                                         absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
                                         StopToken stop) {
-  if (samples.empty()) return PlanOfNothing(costs, job, stop);
   absl::Status status;
   for (const Caution caution : {Caution::kLittle, Caution::kMuch, Caution::kMost}) {
     absl::StatusOr<FittedPlan> fitted =
@@ -312,9 +304,38 @@ absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(fitted.status())) return fitted;
   }
-  absl::StatusOr<FittedPlan> fitted = PlanByPrograms(costs, job, samples, run_tasks, stop);
-  if (!absl::IsResourceExhausted(fitted.status())) return fitted;
   return status;
+}
+
+// With all layers recomputed at first. A search that may choose what is recomputed can end elsewhere, and
+// nothing fits there.
+absl::StatusOr<FittedPlan> PlanFromFullRecompute(const CostModel& costs, const Job& job,
+                                                 absl::Span<const SampleTokens> samples,
+                                                 const RunTasks& run_tasks, StopToken stop) {
+  Job full = job;
+  full.recompute = RecomputeMode::kFull;
+  absl::StatusOr<FittedPlan> plan = PlanBySearch(costs, full, samples, run_tasks, stop);
+  if (absl::IsResourceExhausted(plan.status())) plan = PlanByPrograms(costs, full, samples, run_tasks, stop);
+  if (!plan.ok()) return plan;
+  FittedPlan kept = *plan;
+  const bool keeps_more = KeepMore(costs, job, stop, &kept).ok() && Fits(kept.programs, job);
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
+  return keeps_more ? kept : plan;
+}
+
+}  // namespace
+
+absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
+                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
+                                        StopToken stop) {
+  if (samples.empty()) return PlanOfNothing(costs, job, stop);
+  absl::StatusOr<FittedPlan> plan = PlanBySearch(costs, job, samples, run_tasks, stop);
+  if (!absl::IsResourceExhausted(plan.status())) return plan;
+  const bool may_choose = job.recompute == RecomputeMode::kAuto;
+  absl::StatusOr<FittedPlan> last = may_choose ? PlanFromFullRecompute(costs, job, samples, run_tasks, stop)
+                                               : PlanByPrograms(costs, job, samples, run_tasks, stop);
+  // The first search knows best what is in the way.
+  return absl::IsResourceExhausted(last.status()) ? plan : last;
 }
 
 }  // namespace penstock::core
