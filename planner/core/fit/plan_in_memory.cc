@@ -10,6 +10,7 @@
 #include "planner/core/search/local_search.h"
 #include "planner/core/search/policies.h"
 #include "planner/core/search/steady_orders.h"
+#include "planner/core/search/tune_rules.h"
 #include "planner/core/simulate/memory_account.h"
 
 namespace penstock::core {
@@ -84,30 +85,48 @@ void OrderAgain(const ScheduleSpace& space, Candidate* candidate) {
   SetMakespan(candidate);
 }
 
+// Asks the programs of one replica of a candidate whether they fit.
+class ReplicaPrograms {
+ public:
+  ReplicaPrograms(const CostModel& costs, const Job& job, ReplicaEvaluator* evaluator,
+                  const Candidate* candidate)
+      : costs_(costs), job_(job), evaluator_(evaluator), candidate_(candidate) {}
+
+  bool Fit(int replica) {
+    const CandidateReplica& part = candidate_->replicas[replica];
+    if (!evaluator_->MakePipeline(candidate_->table, part.slots, part.rules, candidate_->orders[replica],
+                                  replica, &pipeline_)) {
+      return false;
+    }
+    absl::StatusOr<ProgramSet> programs = BuildPrograms(costs_, {&pipeline_, 1}, candidate_->stop);
+    if (!programs.ok()) return false;
+    // Ranks of another replica may have larger shares than those of the first.
+    const int first_rank = replica * programs->ranks();
+    for (int rank = 0; rank < programs->ranks(); ++rank)
+      programs->static_bytes[rank] = costs_.StaticBytesOfRank(first_rank + rank);
+    return Fits(*programs, job_);
+  }
+
+ private:
+  const CostModel& costs_;
+  const Job& job_;
+  ReplicaEvaluator* evaluator_;
+  const Candidate* candidate_;
+  ReplicaPipeline pipeline_;
+};
+
 // Goes on from programs that fit, with all the memory there is, and asks the programs about every change.
 // They need not fit where the first order does not with this account.
 absl::Status Improve(const CostModel& costs, const Job& job, StopToken stop, FittedPlan* plan) {
   const ScheduleSpace space(costs, job, AvailableBytes(job, costs), Caution::kLittle, stop);
   ReplicaEvaluator evaluator(space);
   Candidate& candidate = plan->candidate;
-  ReplicaPipeline pipeline;
-  const auto fits = [&](int replica) {
-    const CandidateReplica& part = candidate.replicas[replica];
-    if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, candidate.orders[replica], replica,
-                                &pipeline)) {
-      return false;
-    }
-    absl::StatusOr<ProgramSet> programs = BuildPrograms(costs, {&pipeline, 1}, stop);
-    if (!programs.ok()) return false;
-    // Ranks of another replica may have larger shares than those of the first.
-    const int first_rank = replica * programs->ranks();
-    for (int rank = 0; rank < programs->ranks(); ++rank)
-      programs->static_bytes[rank] = costs.StaticBytesOfRank(first_rank + rank);
-    return Fits(*programs, job);
-  };
+  ReplicaPrograms programs(costs, job, &evaluator, &candidate);
   OrderAgain(space, &candidate);
   if (candidate.makespan >= kInfeasibleNs) return absl::ResourceExhaustedError("no order is found");
-  LocalSearch(&evaluator, &candidate, kImproveSeed, fits).Run(kImprovePasses);
+  LocalSearch(&evaluator, &candidate, kImproveSeed, [&](int replica) {
+    return programs.Fit(replica);
+  }).Run(kImprovePasses);
   PENSTOCK_ASSIGN_OR_RETURN(plan->programs, MakePrograms(space, job, candidate, &plan->pipelines));
   return absl::OkStatus();
 }
@@ -121,16 +140,20 @@ Job WithFreeMemory(const CostModel& costs, Job job, int64_t percent) {
 
 class MemoryFit {
  public:
-  MemoryFit(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples, Caution caution,
-            const RunTasks& run_tasks, StopToken stop)
+  // `available_bytes`: what the search keeps to.
+  MemoryFit(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
+            absl::Span<const SampleTokens> samples, Caution caution, const RunTasks& run_tasks,
+            StopToken stop)
       : job_(job),
         samples_(samples),
         run_tasks_(run_tasks),
-        space_(costs, job, AvailableBytes(job, costs), caution, stop),
+        space_(costs, job, std::move(available_bytes), caution, stop),
         candidate_(PlanByPolicy(space_, job, samples, run_tasks)),
         is_loose_(caution == Caution::kLittle) {}
 
   absl::StatusOr<FittedPlan> Run();
+  // Changes nothing to make the programs fit.
+  absl::StatusOr<FittedPlan> RunOnce();
 
  private:
   absl::Status Rebuild();
@@ -213,6 +236,43 @@ absl::StatusOr<FittedPlan> MemoryFit::Run() {
                                                                                                 : plan;
 }
 
+absl::StatusOr<FittedPlan> MemoryFit::RunOnce() {
+  PENSTOCK_RETURN_IF_ERROR(BuildSteady());
+  if (!Fits(programs_, job_)) return DescribeExcess(programs_, job_);
+  return FittedPlan{std::move(candidate_), std::move(pipelines_), std::move(programs_)};
+}
+
+// More than any micro-batch takes, and far from overflow.
+std::vector<int64_t> PlentyOfBytes(const CostModel& costs) {
+  return std::vector<int64_t>(costs.positions(), int64_t{1} << 60);
+}
+
+// Of a plan whose programs fit with all layers recomputed: keeps what the programs have room for.
+absl::Status KeepMore(const CostModel& costs, const Job& job, StopToken stop, FittedPlan* plan) {
+  const ScheduleSpace space(costs, job, PlentyOfBytes(costs), Caution::kLittle, stop);
+  ReplicaEvaluator evaluator(space);
+  ReplicaPrograms programs(costs, job, &evaluator, &plan->candidate);
+  TrimRecompute(&evaluator, &plan->candidate, [&](int replica) { return programs.Fit(replica); });
+  PENSTOCK_ASSIGN_OR_RETURN(plan->programs, MakePrograms(space, job, plan->candidate, &plan->pipelines));
+  return absl::OkStatus();
+}
+
+// The searches' account of memory is above that of the programs in places: of a stage group it takes the most
+// that any rank has of each kind of bytes, and it counts transfers around every pass. So it finds no order
+// for micro-batches whose programs fit. Searches as if there were plenty of memory, and lets the programs
+// judge.
+absl::StatusOr<FittedPlan> PlanByPrograms(const CostModel& costs, const Job& job,
+                                          absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
+                                          StopToken stop) {
+  absl::StatusOr<FittedPlan> plan;
+  for (const Caution caution : {Caution::kLittle, Caution::kMost}) {
+    plan = MemoryFit(costs, job, PlentyOfBytes(costs), samples, caution, run_tasks, stop).RunOnce();
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (!absl::IsResourceExhausted(plan.status())) break;
+  }
+  return plan;
+}
+
 // Every replica has an empty pipeline.
 absl::StatusOr<FittedPlan> PlanOfNothing(const CostModel& costs, const Job& job, StopToken stop) {
   const ScheduleSpace space(costs, job, AvailableBytes(job, costs), Caution::kLittle, stop);
@@ -223,15 +283,14 @@ absl::StatusOr<FittedPlan> PlanOfNothing(const CostModel& costs, const Job& job,
   return plan;
 }
 
-}  // namespace
-
-absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
+// Searches with the memory that there is, more and more careful.
+absl::StatusOr<FittedPlan> PlanBySearch(const CostModel& costs, const Job& job,
                                         absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
                                         StopToken stop) {
-  if (samples.empty()) return PlanOfNothing(costs, job, stop);
   absl::Status status;
   for (const Caution caution : {Caution::kLittle, Caution::kMuch, Caution::kMost}) {
-    absl::StatusOr<FittedPlan> fitted = MemoryFit(costs, job, samples, caution, run_tasks, stop).Run();
+    absl::StatusOr<FittedPlan> fitted =
+        MemoryFit(costs, job, AvailableBytes(job, costs), samples, caution, run_tasks, stop).Run();
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(fitted.status())) return fitted;
     status = fitted.status();
@@ -239,12 +298,44 @@ absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
   // What fits in less fits; and where a search ends at a wall, one with a little less memory may not.
   for (const int64_t percent : kLessMemoryPercent) {
     const Job with_less = WithFreeMemory(costs, job, percent);
-    absl::StatusOr<FittedPlan> fitted =
-        MemoryFit(costs, with_less, samples, Caution::kLittle, run_tasks, stop).Run();
+    absl::StatusOr<FittedPlan> fitted = MemoryFit(costs, with_less, AvailableBytes(with_less, costs), samples,
+                                                  Caution::kLittle, run_tasks, stop)
+                                            .Run();
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(fitted.status())) return fitted;
   }
   return status;
+}
+
+// With all layers recomputed at first. A search that may choose what is recomputed can end elsewhere, and
+// nothing fits there.
+absl::StatusOr<FittedPlan> PlanFromFullRecompute(const CostModel& costs, const Job& job,
+                                                 absl::Span<const SampleTokens> samples,
+                                                 const RunTasks& run_tasks, StopToken stop) {
+  Job full = job;
+  full.recompute = RecomputeMode::kFull;
+  absl::StatusOr<FittedPlan> plan = PlanBySearch(costs, full, samples, run_tasks, stop);
+  if (absl::IsResourceExhausted(plan.status())) plan = PlanByPrograms(costs, full, samples, run_tasks, stop);
+  if (!plan.ok()) return plan;
+  FittedPlan kept = *plan;
+  const bool keeps_more = KeepMore(costs, job, stop, &kept).ok() && Fits(kept.programs, job);
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
+  return keeps_more ? kept : plan;
+}
+
+}  // namespace
+
+absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
+                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
+                                        StopToken stop) {
+  if (samples.empty()) return PlanOfNothing(costs, job, stop);
+  absl::StatusOr<FittedPlan> plan = PlanBySearch(costs, job, samples, run_tasks, stop);
+  if (!absl::IsResourceExhausted(plan.status())) return plan;
+  const bool may_choose = job.recompute == RecomputeMode::kAuto;
+  absl::StatusOr<FittedPlan> last = may_choose ? PlanFromFullRecompute(costs, job, samples, run_tasks, stop)
+                                               : PlanByPrograms(costs, job, samples, run_tasks, stop);
+  // The first search knows best what is in the way.
+  return absl::IsResourceExhausted(last.status()) ? plan : last;
 }
 
 }  // namespace penstock::core

@@ -117,13 +117,13 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   return levels;
 }
 
-int64_t ScheduleSpace::BytesAlone(int rank, absl::Span<const Share> shares) const {
+int64_t ScheduleSpace::BytesAlone(int rank, const Share& share) const {
   int64_t held = 0;
   int64_t most = 0;
   // A stage goes back when the later ones on its rank have.
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     if (costs_.position_of(stage) != rank) continue;
-    const StageMemory memory = LargestMemory(costs_, stage, shares);
+    const StageMemory memory = costs_.Memory(stage, share);
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
     held += HeldBytes(costs_, stage, memory, recompute);
@@ -132,11 +132,18 @@ int64_t ScheduleSpace::BytesAlone(int rank, absl::Span<const Share> shares) cons
   return most;
 }
 
+// Of the fullest rank as it is, not of one that had the most of everything: a refusal rests on it.
+int64_t ScheduleSpace::BytesAlone(int rank, absl::Span<const Share> shares) const {
+  int64_t most = 0;
+  for (const Share& share : shares) most = std::max(most, BytesAlone(rank, share));
+  return most;
+}
+
 int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
   const int contexts = costs_.group().context;
-  if (contexts == 1) return BytesAlone(rank, {WholeShare(sums)});
-  if (sums.rows != 1) return BytesAlone(rank, {WholeShare(costs_.EvenShare(sums))});
-  int64_t least = BytesAlone(rank, {WholeShare(sums)});
+  if (contexts == 1) return BytesAlone(rank, WholeShare(sums));
+  if (sums.rows != 1) return BytesAlone(rank, WholeShare(costs_.EvenShare(sums)));
+  int64_t least = BytesAlone(rank, WholeShare(sums));
   const SampleTokens sample{0, static_cast<uint32_t>(sums.target), static_cast<uint32_t>(sums.loss)};
   const uint32_t index = 0;
   // Bytes do not go by squares.
@@ -145,8 +152,8 @@ int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
   for (int32_t ranks = 2; ranks <= contexts && row.length >= 2 * ranks; ranks *= 2) {
     SharesOf({&row, 1}, {&sample, 1}, {Span{0, ranks}}, costs_.nodes(), contexts, &shares);
     for (Share& share : shares) {
-      // Of a row of several samples it is not known where they are.
-      if (sums.layout != Layout::kPacked) share.sums.loss = std::min(sums.loss, share.sums.target);
+      // Of a row of several samples it is not known where they are; other layouts have one in a row.
+      if (sums.layout == Layout::kConcatenated) share.sums.loss = std::min(sums.loss, share.sums.target);
     }
     least = std::min(least, BytesAlone(rank, shares));
   }
@@ -162,10 +169,10 @@ TokenRoom ScheduleSpace::RoomOfRank() const {
   Share divided = many;
   divided.divided_tokens = kMany;
   for (int rank = 0; rank < costs_.positions(); ++rank) {
-    const auto bytes = static_cast<double>(BytesAlone(rank, {many}));
+    const auto bytes = static_cast<double>(BytesAlone(rank, many));
     if (bytes <= 0) continue;
     room.most_tokens = std::min(room.most_tokens, static_cast<double>(available_[rank]) / bytes * kMany);
-    room.of_key = std::max(room.of_key, static_cast<double>(BytesAlone(rank, {divided})) / bytes - 1);
+    room.of_key = std::max(room.of_key, static_cast<double>(BytesAlone(rank, divided)) / bytes - 1);
   }
   return room;
 }

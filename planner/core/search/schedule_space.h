@@ -75,6 +75,7 @@ class ScheduleSpace {
   bool FitsAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums) <= available_[rank]; }
 
  private:
+  int64_t BytesAlone(int rank, const Share& share) const;
   int64_t BytesAlone(int rank, absl::Span<const Share> shares) const;
   // `in_flight`: micro-batches on each stage.
   std::vector<int32_t> FitLevels(const MicroBatchTable& table, absl::Span<const int32_t> slots,

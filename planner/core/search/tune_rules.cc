@@ -92,7 +92,8 @@ void TuneFirstStage(ReplicaEvaluator* evaluator, int replica, Candidate* candida
 }
 
 // Nothing, or half of what is recomputed, on every stage where that is no slower.
-void TrimMicroBatch(ReplicaEvaluator* evaluator, int replica, int32_t slot, Candidate* candidate) {
+void TrimMicroBatch(ReplicaEvaluator* evaluator, int replica, int32_t slot,
+                    const std::function<bool(int)>& fits, Candidate* candidate) {
   MicroBatchTable& table = candidate->table;
   CandidateReplica& part = candidate->replicas[replica];
   const int stages = table.costs().stages();
@@ -105,7 +106,7 @@ void TrimMicroBatch(ReplicaEvaluator* evaluator, int replica, int32_t slot, Cand
       table.UpdateLevel(slot, stage, level);
       const int64_t makespan =
           evaluator->Replay(table, part.slots, candidate->orders[replica], replica, part.makespan);
-      if (makespan <= part.makespan) {
+      if (makespan <= part.makespan && (!fits || fits(replica))) {
         part.makespan = makespan;
         break;
       }
@@ -129,14 +130,15 @@ void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
   SetMakespan(candidate);
 }
 
-void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate) {
+void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate,
+                   const std::function<bool(int replica)>& fits) {
   const int64_t most = evaluator->simulated() + kTrimPasses;
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     CandidateReplica& part = candidate->replicas[replica];
     if (part.makespan >= kInfeasibleNs || candidate->orders[replica].empty()) continue;
     for (const int32_t slot : part.slots) {
       if (evaluator->simulated() > most || candidate->stop.stopped()) break;
-      TrimMicroBatch(evaluator, static_cast<int>(replica), slot, candidate);
+      TrimMicroBatch(evaluator, static_cast<int>(replica), slot, fits, candidate);
     }
   }
   SetMakespan(candidate);

@@ -1,6 +1,8 @@
 // Rules that suit a candidate better than those it was made with.
 #pragma once
 
+#include <functional>
+
 #include "planner/core/search/candidate.h"
 
 namespace penstock::core {
@@ -12,6 +14,8 @@ void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate);
 
 // Takes back recompute that memory does not ask for, micro-batch by micro-batch and stage by stage, while the
 // order of passes stays; no makespan grows by it. Does as much of it as a fixed number of passes allows.
-void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate);
+// `fits`, if there, must agree to a replica as it is after every change.
+void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate,
+                   const std::function<bool(int replica)>& fits = nullptr);
 
 }  // namespace penstock::core
