@@ -426,7 +426,7 @@ TEST_F(PlanningCommands, ASampleThatDoesNotFitNamesFlagsThatMakeItFit) {
   EXPECT_EQ(plan("4.8", {"--pp", pipeline}).code, 0);
   const int length = std::stoi(ValueAfter(ended.errors, "--max-length"));
   EXPECT_EQ(plan("4.8", {"--max-length", std::to_string(length)}).code, 0);
-  EXPECT_EQ(plan("4.8", {"--max-length", std::to_string(length + 1)}).code, 2);
+  EXPECT_NE(plan("4.8", {"--max-length", std::to_string(length + 1)}).code, 0);
   const int memory = std::stoi(ValueAfter(ended.errors, "--memory-mb"));
   EXPECT_EQ(plan(std::to_string(memory), {}).code, 0);
 }
