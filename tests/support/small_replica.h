@@ -19,8 +19,9 @@ class SmallReplica {
   SmallReplica(std::vector<int32_t> position_of_stage, int ranks, int micro_batches)
       : rank_of_stage_(std::move(position_of_stage)), ranks_(ranks), micro_batches_(micro_batches) {
     const size_t size = static_cast<size_t>(micro_batches) * stages();
-    for (auto* times : {&forward, &backward, &weight, &transfer, &input, &held, &put_aside, &passing}) {
-      times->assign(size, 0);
+    for (auto* figures :
+         {&forward, &backward, &weight, &transfer, &input, &held, &put_aside, &forward_passing, &passing}) {
+      figures->assign(size, 0);
     }
     available.assign(ranks, INT64_C(1) << 40);
     reduce.assign(stages(), 0);
@@ -49,7 +50,7 @@ class SmallReplica {
     return names;
   }
 
-  std::vector<int64_t> forward, backward, weight, transfer, input, held, put_aside, passing;
+  std::vector<int64_t> forward, backward, weight, transfer, input, held, put_aside, forward_passing, passing;
   std::vector<int64_t> available, reduce, optimizer;
   ScheduleRules rules;
   std::vector<Pass> order;
@@ -71,6 +72,7 @@ class SmallReplica {
     table.input_bytes = input.data();
     table.held_bytes = held.data();
     table.put_aside_bytes = put_aside.data();
+    table.forward_passing_bytes = forward_passing.data();
     table.passing_bytes = passing.data();
     table.available_bytes = available.data();
     table.reduce_ns = reduce.data();

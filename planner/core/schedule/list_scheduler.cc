@@ -110,6 +110,7 @@ bool ListScheduler::FitsForward(const PassTable& table, const ScheduleRules& rul
   const int rank = position_of_stage_[stage];
   const int32_t at = table.rows[state.forwards] + stage;
   int64_t bytes = ranks_[rank].used_bytes + table.held_bytes[at] - table.input_bytes[at];
+  if (bytes + table.forward_passing_bytes[at] > table.available_bytes[rank]) return false;
   // The next stage's input stays here.
   if (stage + 1 < table.stages && position_of_stage_[stage + 1] == rank) bytes += table.input_bytes[at + 1];
   return BackwardsFit(table, rules, rank, bytes, stage, {state.backwards, state.forwards + 1});

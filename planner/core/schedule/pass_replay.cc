@@ -50,13 +50,14 @@ bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
   RankState& rank = ranks_[position_of_stage_[stage]];
   const int32_t at = table.rows[pass.micro_batch] + stage;
   rank.used_bytes += table.held_bytes[at] - table.input_bytes[at];
+  const bool fits = rank.used_bytes + table.forward_passing_bytes[at] <= rank.available_bytes;
   rank.free_ns =
       std::max(rank.free_ns, clock_.ActivationNs(table, pass.micro_batch, stage)) + table.forward_ns[at];
   if (stage + 1 < table.stages) {
     clock_.SendActivation(table, pass.micro_batch, stage, rank.free_ns);
     ranks_[position_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
-  return rank.used_bytes <= rank.available_bytes;
+  return fits && rank.used_bytes <= rank.available_bytes;
 }
 
 bool PassReplay::Backward(const PassTable& table, const Pass& pass) {

@@ -26,9 +26,11 @@ struct PassTable {
   const int64_t* const* gradient_transfer_ns = nullptr;
   // Of the activation that is received: from when it is sent to the backward pass; part of held_bytes.
   const int64_t* input_bytes = nullptr;
-  // Between forward and backward pass; between BACKWARD_INPUT and BACKWARD_WEIGHT; only around a pass.
+  // Between forward and backward pass; between BACKWARD_INPUT and BACKWARD_WEIGHT; only around a forward
+  // pass; only around a backward pass.
   const int64_t* held_bytes = nullptr;
   const int64_t* put_aside_bytes = nullptr;
+  const int64_t* forward_passing_bytes = nullptr;
   const int64_t* passing_bytes = nullptr;
   // For each rank.
   const int64_t* available_bytes = nullptr;

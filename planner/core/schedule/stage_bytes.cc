@@ -9,6 +9,11 @@ int64_t HeldBytes(const CostModel& costs, int stage, const StageMemory& memory,
   return costs.StoredBytes(stage, memory, recompute) + memory.input + memory.tokens;
 }
 
+int64_t ForwardPassingBytes(const StageMemory& memory, TransferBuffers buffers) {
+  const int64_t others = buffers == TransferBuffers::kNeighbours ? 2 * (memory.input + memory.output) : 0;
+  return memory.forward_peak() + memory.output + others;
+}
+
 int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers) {
   const int64_t counted = buffers == TransferBuffers::kNeighbours ? 3 : 1;
   return memory.backward_peak() + counted * (memory.input + memory.output);

@@ -22,6 +22,9 @@ enum class TransferBuffers : uint8_t {
   kNeighbours,
 };
 
+// What comes and goes around a forward pass: its transient peak, and the activation that is sent.
+int64_t ForwardPassingBytes(const StageMemory& memory, TransferBuffers buffers);
+
 // What comes and goes around a backward pass: the transient peak, as if layers were made again, the gradient
 // that arrives and the one that is sent.
 int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers);

@@ -188,6 +188,7 @@ void MicroBatchTable::Update(int slot) {
     at(slot, kInputBytes)[stage] = memory.input;
     at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, memory, recompute);
     at(slot, kPutAsideBytes)[stage] = costs_->PutAsideBytes(stage, memory) + memory.tokens;
+    at(slot, kForwardPassingBytes)[stage] = ForwardPassingBytes(memory, buffers_);
     at(slot, kPassingBytes)[stage] = PassingBytes(memory, buffers_);
     rank_work_[costs_->position_of(stage)] +=
         forward + BackwardNs(layer_costs(slot), stage, StageRecompute());

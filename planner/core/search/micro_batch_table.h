@@ -31,9 +31,11 @@ class MicroBatchTable {
     kFarTransferNs,
     // Bytes of the activation that is received.
     kInputBytes,
-    // Bytes held between the passes, bytes put aside for the weight gradient, bytes around the passes.
+    // Bytes held between the passes, bytes put aside for the weight gradient, bytes around the forward pass,
+    // bytes around the backward pass.
     kHeldBytes,
     kPutAsideBytes,
+    kForwardPassingBytes,
     kPassingBytes,
     kFields
   };

@@ -116,6 +116,7 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   passes_.input_bytes = field(Table::kInputBytes);
   passes_.held_bytes = field(Table::kHeldBytes);
   passes_.put_aside_bytes = field(Table::kPutAsideBytes);
+  passes_.forward_passing_bytes = field(Table::kForwardPassingBytes);
   passes_.passing_bytes = field(Table::kPassingBytes);
   passes_.reduce_ns = space_.reduce_ns().data();
   passes_.optimizer_ns = space_.optimizer_ns().data();

@@ -104,7 +104,8 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
         if (costs_.position_of(stage) != rank) continue;
         const int64_t bytes = held(stage);
         needed += bytes;
-        passing = std::max(passing, PassingBytes(largest[stage], buffers()));
+        passing = std::max({passing, ForwardPassingBytes(largest[stage], buffers()),
+                            PassingBytes(largest[stage], buffers())});
         if (levels[stage] < levels_[stage].highest && (raise < 0 || bytes > most_held)) {
           raise = stage;
           most_held = bytes;
@@ -120,14 +121,15 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
 int64_t ScheduleSpace::BytesAlone(int rank, const Share& share) const {
   int64_t held = 0;
   int64_t most = 0;
-  // A stage goes back when the later ones on its rank have.
+  // A stage goes forward when the earlier ones on its rank have, and back when the later ones have.
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     if (costs_.position_of(stage) != rank) continue;
     const StageMemory memory = costs_.Memory(stage, share);
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
     held += HeldBytes(costs_, stage, memory, recompute);
-    most = std::max(most, held + PassingBytes(memory, TransferBuffers::kOwn));
+    most = std::max({most, held + ForwardPassingBytes(memory, TransferBuffers::kOwn),
+                     held + PassingBytes(memory, TransferBuffers::kOwn)});
   }
   return most;
 }

