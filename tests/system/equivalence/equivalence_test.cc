@@ -35,6 +35,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/mesh/rank_places.h"
 #include "planner/core/planner.h"
@@ -127,6 +128,14 @@ size_t MostDifferentSpans(const v1::Plan& plan) {
       most = std::max(most, own.size());
     }
   }
+  return most;
+}
+
+// Of any iteration, in all replicas.
+uint64_t MostMicroBatches(absl::Span<const v1::IterationSummary> summaries) {
+  uint64_t most = 0;
+  for (const v1::IterationSummary& summary : summaries)
+    most = std::max<uint64_t>(most, summary.micro_batches());
   return most;
 }
 
@@ -452,11 +461,12 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
     rows.push_back(RowsOf(batches()[i], plans.back(), samples()));
   }
   if (ContextRanks(test.job.mesh()) > 1) ++shared_->by_different_spans[different_spans];
+  // The best plan of one batch may have a single micro-batch in each replica.
+  if (test.job.mesh().pipeline() > 1) {
+    EXPECT_GT(MostMicroBatches(summaries), test.job.mesh().data());
+  }
   const std::vector<ReferenceIteration>& reference = Reference(rows);
   for (uint64_t i = 0; i < kIterations; ++i) {
-    if (test.job.mesh().pipeline() > 1) {
-      EXPECT_GT(summaries[i].micro_batches(), test.job.mesh().data());
-    }
     EXPECT_LE(RelativeError({summaries[i].loss()}, {reference[i].loss}), test.tolerance) << "iteration " << i;
     EXPECT_LE(RelativeError({summaries[i].gradient_norm()}, {reference[i].gradient_norm}), test.tolerance)
         << "iteration " << i;
