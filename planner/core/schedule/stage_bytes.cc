@@ -19,6 +19,10 @@ int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers) {
   return memory.backward_peak() + counted * (memory.input + memory.output);
 }
 
+int64_t MostPassingBytes(const StageMemory& memory, TransferBuffers buffers) {
+  return std::max(ForwardPassingBytes(memory, buffers), PassingBytes(memory, buffers));
+}
+
 StageMemory Larger(const StageMemory& a, const StageMemory& b) {
   StageMemory larger = a;
   for (size_t kind = 0; kind < larger.stored_layer.size(); ++kind) {

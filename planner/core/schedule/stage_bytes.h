@@ -29,6 +29,9 @@ int64_t ForwardPassingBytes(const StageMemory& memory, TransferBuffers buffers);
 // that arrives and the one that is sent.
 int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers);
 
+// Around either pass, whichever takes more.
+int64_t MostPassingBytes(const StageMemory& memory, TransferBuffers buffers);
+
 // Element by element the larger one.
 StageMemory Larger(const StageMemory& a, const StageMemory& b);
 // What no rank of a stage group is above: `shares` are those of its context ranks.

@@ -104,8 +104,7 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
         if (costs_.position_of(stage) != rank) continue;
         const int64_t bytes = held(stage);
         needed += bytes;
-        passing = std::max({passing, ForwardPassingBytes(largest[stage], buffers()),
-                            PassingBytes(largest[stage], buffers())});
+        passing = std::max(passing, MostPassingBytes(largest[stage], buffers()));
         if (levels[stage] < levels_[stage].highest && (raise < 0 || bytes > most_held)) {
           raise = stage;
           most_held = bytes;
@@ -128,8 +127,7 @@ int64_t ScheduleSpace::BytesAlone(int rank, const Share& share) const {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
     held += HeldBytes(costs_, stage, memory, recompute);
-    most = std::max({most, held + ForwardPassingBytes(memory, TransferBuffers::kOwn),
-                     held + PassingBytes(memory, TransferBuffers::kOwn)});
+    most = std::max(most, held + MostPassingBytes(memory, TransferBuffers::kOwn));
   }
   return most;
 }

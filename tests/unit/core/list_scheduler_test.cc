@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -178,13 +179,15 @@ TEST(PassReplayTest, TheOrderOfAScheduleTakesAsLongAsTheSchedule) {
   for (int round = 0; round < 2000; ++round) {
     SCOPED_TRACE(round);
     SmallReplica replica = RandomReplica(&random);
+    if (round % 2 == 0) replica.transfer.assign(replica.transfer.size(), 0);
     const int64_t makespan = replica.Schedule();
     if (makespan == kInfeasibleNs) continue;
     ++feasible;
     // A rank that waited for a pass which then found no room runs the next one at once when it is replayed.
     // That is hardly ever worse: where two transfers then want a link in the other order.
     const int64_t replayed = replica.Replay();
-    ASSERT_LE(replayed, makespan + makespan / 50);
+    const bool has_transfers = *std::max_element(replica.transfer.begin(), replica.transfer.end()) > 0;
+    ASSERT_LE(replayed, makespan + (has_transfers ? makespan / 50 : 0));
     same += replayed == makespan ? 1 : 0;
     longer += replayed > makespan ? 1 : 0;
     EXPECT_EQ(replica.Replay(replayed - 1), kInfeasibleNs);
