@@ -8,42 +8,16 @@
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/level_counts.h"
 #include "planner/core/cost/loaded_experts.h"
+#include "planner/core/cost/repeated_heads.h"
 #include "planner/core/cost/rounding.h"
 #include "planner/core/cost/world_reshard.h"
 
 namespace penstock::core {
 namespace {
 
-// Two integers of 64 bits for each token embedded (id, position) and for each loss position (place, label).
-constexpr int64_t kLoadedTokenBytes = 16;
 constexpr int64_t kNormBytes = 8;
 // Of a round of a RESHARD, at least: a message of this size takes far longer than starting it.
 constexpr int64_t kRoundBytes = int64_t{4} << 20;
-
-// Of a context rank's tokens, those of a tensor rank between layers: equal shares, and the last one has the
-// rest.
-int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
-  const int64_t each = tokens / tensors;
-  return tensor + 1 == tensors ? tokens - each * (tensors - 1) : each;
-}
-
-// Tokens whose rows a split backward pass puts aside gathered, beyond those that the rank has of them: the
-// input and the output gradient of each divided part, and in T5's decoder layers the encoder's output, of
-// which layers keep nothing.
-int64_t GatheredOperands(const Stage& stage, bool feeds_own_tokens, int tensors, const TokenSums& sums) {
-  const auto source = static_cast<int64_t>(sums.source);
-  const auto others = [tensors](int64_t tokens) { return tokens - tokens / tensors; };
-  const int64_t target = others(static_cast<int64_t>(sums.target));
-  const int64_t of_decoder = stage.crosses ? 6 * target + source : (feeds_own_tokens ? 2 : 4) * target;
-  return stage.encoder_layers * 4 * others(source) + stage.decoder_layers * of_decoder;
-}
-
-// Of the layers of a rank that has one part in so many of each, and of a target token so many bytes more.
-int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors, double more = 0) {
-  return RoundToInteger((bytes.source_token_bytes * sums.source + bytes.target_token_bytes * sums.target) /
-                            tensors +
-                        more * sums.target);
-}
 
 // Of a part of a micro-batch whose ranks hold their stages without tensor ranks.
 void AddPart(const ExchangeCosts& part, ExchangeCosts* all) {
@@ -74,8 +48,8 @@ CostModel::CostModel(Profile profile, const Job& job)
       slow_links_(profile_.slow_links),
       layer_model_(profile_, shape().group),
       exchange_model_(profile_, job, nodes_),
-      repeated_(RepeatedHeadsOf(job, group().tensor)),
-      hidden_(job.hidden),
+      memory_model_(profile_, job, topology_, exchange_model_),
+      repeated_bytes_(RepeatedHeadsOf(job, group().tensor).parameter_bytes),
       bytes_per_element_(job.bytes_per_element),
       shared_table_bytes_(job.shared_table_bytes),
       token_table_(job.token_table),
@@ -115,7 +89,7 @@ double CostModel::OwnBytes(const Stage& stage, double experts) const {
   if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
   const int uses = UsesOf(token_table_, stage);
   if (uses > 1) bytes = std::max(0.0, bytes - (uses - 1) * static_cast<double>(token_table_.parameter_bytes));
-  return std::max(0.0, bytes - experts) / group().tensor + stage.decoder_layers * repeated_.parameter_bytes;
+  return std::max(0.0, bytes - experts) / group().tensor + stage.decoder_layers * repeated_bytes_;
 }
 
 void CostModel::AddStage(const Job& job, const Stage& stage) {
@@ -250,6 +224,7 @@ int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
       layers.encoder_layers * costs.forward[kEncoder] + layers.decoder_layers * costs.forward[kDecoder];
   time += EmbeddingNs(layers, costs);
   if (layers.last) time += costs.forward[kHead];
+  if (!exchange_model_.any()) return RoundToInteger(time);
   return RoundToInteger(time) + ForwardExchange(stage, costs).ns();
 }
 
@@ -264,6 +239,7 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
   }
   time += EmbeddingNs(layers, costs);
   if (layers.last) time += costs.backward[kHead][kKeepAll];
+  if (!exchange_model_.any()) return RoundToInteger(time);
   return RoundToInteger(time) + BackwardExchange(stage, costs, recompute).ns();
 }
 
@@ -296,126 +272,8 @@ int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
   for (int kind = 0; kind < 2; ++kind) {
     time += counts[kind] * costs.weight[kind];
   }
+  if (!exchange_model_.any()) return RoundToInteger(time);
   return RoundToInteger(time) - BesideNs(stage, costs);
-}
-
-int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums, int tensor) const {
-  const int tensors = group().tensor;
-  if (tensors == 1) {
-    double tokens = sums.source;
-    if (!this->stage(stage).encoder_boundary) tokens += sums.target;
-    // Whole tokens, also of shapes between samples.
-    return RoundToInteger(static_cast<double>(static_cast<int64_t>(tokens)) * static_cast<double>(hidden_));
-  }
-  int64_t tokens = ShareOfTokens(static_cast<int64_t>(sums.source), tensor, tensors);
-  if (!this->stage(stage).encoder_boundary)
-    tokens += ShareOfTokens(static_cast<int64_t>(sums.target), tensor, tensors);
-  return tokens * hidden_;
-}
-
-StageMemory CostModel::Memory(int stage, const Share& share) const {
-  const TokenSums& sums = share.sums;
-  const int tensors = group().tensor;
-  const Stage& layers = this->stage(stage);
-  StageMemory memory;
-  memory.rows = exchange_model_.RowBytes(sums);
-  for (LayerKind kind : {kEncoder, kDecoder}) {
-    const int count = kind == kEncoder ? layers.encoder_layers : layers.decoder_layers;
-    if (count == 0) continue;
-    const LayerProfile& layer = profile_.layers[kind];
-    const double repeated = kind == kDecoder ? repeated_.token_bytes : 0;
-    for (int level = 0; level < kRecomputeLevels; ++level) {
-      memory.stored_layer[kind][level] =
-          PartOf(layer.stored[level], sums, tensors, level == kKeepInput ? 0 : repeated) +
-          (level == kKeepSelective ? memory.rows : 0);
-    }
-    // With their gradients.
-    const int64_t peak = PartOf(layer.peak, sums, tensors, 2 * repeated);
-    const auto stored = [&](RecomputeLevel level) {
-      return memory.stored_layer[kind][level] - (level == kKeepSelective ? memory.rows : 0);
-    };
-    const auto beside = [&](RecomputeLevel level) { return peak - (stored(level) - stored(kKeepInput)); };
-    // Not below what a layer keeps, where nothing is known of its gradients.
-    const int64_t kept = std::min(peak, stored(kKeepAll));
-    const int64_t least = layer.peak_has_gradients() ? beside(kKeepAll) : kept;
-    for (RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput})
-      memory.peak_layer[kind][level] = std::max(beside(level), least);
-    memory.peak_split[kind] = std::max(beside(kKeepAll), kept);
-    memory.peak = std::max(memory.peak, peak);
-  }
-  if (layers.last) {
-    memory.peak_head = PartOf(profile_.layers[kHead].peak, sums, tensors);
-    memory.stored_head = PartOf(profile_.layers[kHead].stored[kKeepAll], sums, tensors);
-  }
-  memory.peak = std::max(memory.peak, memory.peak_head);
-  memory.gathered = exchange_model_.GatheredBytes(sums);
-  memory.head = memory.peak_head;
-  if (layers.last && tensors > 1) memory.head = DividedHeadBytes(sums);
-  if (tensors > 1) {
-    memory.gathered_operands =
-        GatheredOperands(layers, group().feeds_own_tokens(), tensors, sums) * hidden_ * bytes_per_element_;
-  }
-  memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
-  if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
-  if (!layers.last) memory.output = BoundaryBytes(stage, sums);
-  double loaded = 0;
-  if (layers.embeds_source) loaded += sums.source;
-  if (layers.embeds_target) loaded += sums.target;
-  if (layers.last) loaded += sums.loss;
-  memory.tokens = kLoadedTokenBytes * static_cast<int64_t>(loaded);
-  return memory;
-}
-
-// Tensor ranks exchange the largest logits and the sums of their exponentials, and so need no second tensor
-// of that size, which is half of what the head's peak has of them, or a third with capped ones. Each has all
-// positions of the input, of its gradient, and of both again for a chunk of them.
-int64_t CostModel::DividedHeadBytes(const TokenSums& sums) const {
-  const LayerProfile& head = profile_.layers[kHead];
-  const auto logits = [&](double LayerBytes::*side) {
-    return std::max(0.0, head.peak.*side - 3 * head.stored[kKeepAll].*side);
-  };
-  const double bytes = logits(&LayerBytes::source_token_bytes) * sums.source +
-                       logits(&LayerBytes::target_token_bytes) * sums.target;
-  return RoundToInteger(2 * bytes / 3 / group().tensor) +
-         4 * static_cast<int64_t>(sums.target) * hidden_ * bytes_per_element_;
-}
-
-int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
-  const LevelCounts levels = CountLevels(this->stage(stage), recompute);
-  int64_t bytes = memory.stored_head;
-  for (int kind = 0; kind < 2; ++kind) {
-    for (int level = 0; level < kRecomputeLevels; ++level) {
-      bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
-    }
-  }
-  return bytes;
-}
-
-int64_t CostModel::BackwardPeak(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
-  const LevelCounts levels = CountLevels(this->stage(stage), recompute);
-  int64_t peak = 0;
-  for (int kind = 0; kind < 2; ++kind) {
-    // Layers that keep more are above those that keep less, and have given it back when these run.
-    int64_t given_back = 0;
-    for (int level = 0; level < kRecomputeLevels; ++level) {
-      const int count = levels.counts[kind][level];
-      if (count == 0) continue;
-      peak = std::max(peak, memory.peak_layer[kind][level] - given_back);
-      given_back += count * memory.stored_layer[kind][level];
-    }
-  }
-  return memory.WithExchanged(peak);
-}
-
-int64_t CostModel::InputBackwardPeak(int stage, const StageMemory& memory) const {
-  int64_t peak = 0;
-  if (this->stage(stage).encoder_layers > 0) peak = memory.peak_split[kEncoder];
-  if (this->stage(stage).decoder_layers > 0) peak = std::max(peak, memory.peak_split[kDecoder]);
-  return memory.WithExchanged(peak);
-}
-
-int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
-  return StoredBytes(stage, memory, StageRecompute()) - memory.stored_head + memory.gathered_operands;
 }
 
 int64_t CostModel::BytesOfShare(int64_t weight) const {

@@ -9,75 +9,26 @@
 // nanoseconds and bytes, rounded once.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "planner/core/cost/exchange_model.h"
 #include "planner/core/cost/layer_costs.h"
 #include "planner/core/cost/layer_model.h"
+#include "planner/core/cost/memory_model.h"
 #include "planner/core/cost/part_costs.h"
 #include "planner/core/cost/pass_exchange.h"
 #include "planner/core/cost/profile.h"
-#include "planner/core/cost/repeated_heads.h"
 #include "planner/core/cost/reshard_time.h"
 #include "planner/core/cost/slow_groups.h"
 #include "planner/core/cost/slow_links.h"
+#include "planner/core/cost/stage_memory.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/share.h"
 #include "planner/core/model/types.h"
 #include "planner/core/topology/nodes.h"
 
 namespace penstock::core {
-
-// Memory of one rank's share of a micro-batch on one stage, bytes.
-struct StageMemory {
-  // Kept by one layer, by kind (encoder, decoder) and level.
-  std::array<std::array<int64_t, kRecomputeLevels>, 2> stored_layer = {};
-  // Kept by the head of the last stage: the gradient of what the layers gave.
-  int64_t stored_head = 0;
-  // Exists while one layer runs backward, or the head: the most of any kind and level, which searches reckon
-  // with.
-  int64_t peak = 0;
-  // The same of a layer, by kind and level: what the level keeps need not be made again.
-  std::array<std::array<int64_t, kRecomputeLevels>, 2> peak_layer = {};
-  // Of a layer that puts products for weights aside: what it computed with stays until its end.
-  std::array<int64_t, 2> peak_split = {};
-  // Of the head alone, and with what it gathers where tensor ranks divide it: it runs in the forward pass of
-  // the last stage.
-  int64_t peak_head = 0;
-  int64_t head = 0;
-  // Exists while one layer runs: what is gathered over tensor ranks, and keys and values of divided rows;
-  // backward there are their gradients, too.
-  int64_t gathered = 0;
-  int64_t keys_values = 0;
-  // Rows from other ranks, for this one's experts: there three times while they are sent, received and
-  // sorted, forward and backward.
-  int64_t rows = 0;
-  // Of the whole stage, gathered over tensor ranks: what a split backward pass puts aside beyond what it
-  // stored.
-  int64_t gathered_operands = 0;
-  // Activation that is received, and that is sent, of the tensor rank with the most. 0 at the ends of the
-  // pipeline.
-  int64_t input = 0;
-  int64_t output = 0;
-  // Token buffers of LOAD: id and position of every computed token that the stage embeds; on the last stage
-  // also place and label of every position that the loss counts.
-  int64_t tokens = 0;
-
-  // What comes and goes with a pass, beyond the buffers of transfers. The head runs when all layers have.
-  int64_t forward_peak() const { return std::max(gathered + keys_values + 3 * rows, head); }
-  // The most of any level.
-  int64_t backward_peak() const { return WithExchanged(peak); }
-  // Of a backward pass whose layers take so much. Where tokens are gathered around a product, or summed
-  // behind it, no more than half of a layer's gradients are there, and no keys and values; experts are inside
-  // of that.
-  int64_t WithExchanged(int64_t layers) const {
-    const int64_t attending = layers + 2 * keys_values;
-    return rows > 0 ? attending + gathered + 3 * rows : std::max(attending, layers / 2 + gathered);
-  }
-};
 
 class CostModel {
  public:
@@ -141,18 +92,22 @@ class CostModel {
   // that keeps everything: what products for weights do not hide. A line through the tokens, for estimates.
   double RowsTokenNs() const;
 
-  StageMemory Memory(int stage, const Share& share) const;
+  // See MemoryModel.
+  const MemoryModel& memory_model() const { return memory_model_; }
+  StageMemory Memory(int stage, const Share& share) const { return memory_model_.OnStage(stage, share); }
   StageMemory Memory(int stage, const TokenSums& sums) const { return Memory(stage, WholeShare(sums)); }
-  // Kept by all layers of the stage.
-  int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
-  // What comes and goes with a whole backward pass, and with one whose products for weights are put aside:
-  // that one has made again what it keeps.
-  int64_t BackwardPeak(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
-  int64_t InputBackwardPeak(int stage, const StageMemory& memory) const;
-  // Kept between BACKWARD_INPUT and BACKWARD_WEIGHT: input and output gradient of every linear layer. Counted
-  // as all that a layer keeps without recompute, of which they are nearly everything (GPT: 32 of 34 bytes for
-  // each token and element of the width).
-  int64_t PutAsideBytes(int stage, const StageMemory& memory) const;
+  int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
+    return memory_model_.StoredBytes(stage, memory, recompute);
+  }
+  int64_t BackwardPeak(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
+    return memory_model_.BackwardPeak(stage, memory, recompute);
+  }
+  int64_t InputBackwardPeak(int stage, const StageMemory& memory) const {
+    return memory_model_.InputBackwardPeak(stage, memory);
+  }
+  int64_t PutAsideBytes(int stage, const StageMemory& memory) const {
+    return memory_model_.PutAsideBytes(stage, memory);
+  }
   // Weights, gradients and optimizer state: of a rank of one stage; of a rank, all its stages and its share;
   // and of the ranks of a position, of all replicas, the most and the least.
   int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
@@ -169,7 +124,9 @@ class CostModel {
   int64_t PositionLayers(int position) const;
   // Activation that leaves the stage for the next from a tensor rank of the context rank with these tokens;
   // elements and bytes. Without a tensor rank: of the one with the most.
-  int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const;
+  int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const {
+    return memory_model_.BoundaryElements(stage, sums, tensor);
+  }
   int64_t BoundaryElements(int stage, const TokenSums& sums) const {
     return BoundaryElements(stage, sums, group().tensor - 1);
   }
@@ -251,8 +208,6 @@ class CostModel {
     return all_parameter_bytes_ * static_cast<double>(weight) /
            static_cast<double>(share_weights_.AllOf(ranks_of_world()));
   }
-  // Of the head while it runs, with what it gathers.
-  int64_t DividedHeadBytes(const TokenSums& sums) const;
   // Of a share with this weight; and of a rank there that has it.
   int64_t BytesOfShare(int64_t weight) const;
   int64_t StaticBytesAt(int position, int64_t weight) const;
@@ -284,8 +239,9 @@ class CostModel {
   SlowLinks slow_links_;
   LayerModel layer_model_;
   ExchangeModel exchange_model_;
-  RepeatedHeads repeated_;
-  int64_t hidden_;
+  MemoryModel memory_model_;
+  // Of a layer's weights.
+  double repeated_bytes_;
   int64_t bytes_per_element_;
   int64_t shared_table_bytes_;
   TokenTable token_table_;

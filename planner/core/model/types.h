@@ -68,6 +68,8 @@ struct Batch {
 struct StageRecompute {
   int32_t selective = 0;
   int32_t full = 0;
+
+  bool is_none() const { return selective == 0 && full == 0; }
 };
 
 // Everything that stays the same for all batches of a job, but the cost profile.

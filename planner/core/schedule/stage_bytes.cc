@@ -49,6 +49,20 @@ StageMemory Larger(const StageMemory& a, const StageMemory& b) {
   return larger;
 }
 
+void LargestMemories(const CostModel& costs, absl::Span<const Share> shares,
+                     std::vector<StageMemory>* stages) {
+  const MemoryModel& model = costs.memory_model();
+  stages->resize(costs.stages());
+  for (const Share& share : shares) {
+    const ShareMemory of_share = model.OfShare(share);
+    for (int stage = 0; stage < costs.stages(); ++stage) {
+      const StageMemory memory = model.OnStage(stage, share, of_share);
+      StageMemory& largest = (*stages)[stage];
+      largest = &share == &shares.front() ? memory : Larger(largest, memory);
+    }
+  }
+}
+
 StageMemory LargestMemory(const CostModel& costs, int stage, absl::Span<const Share> shares) {
   StageMemory largest = costs.Memory(stage, shares.front());
   for (const Share& share : shares.subspan(1)) largest = Larger(largest, costs.Memory(stage, share));

@@ -36,5 +36,8 @@ int64_t MostPassingBytes(const StageMemory& memory, TransferBuffers buffers);
 StageMemory Larger(const StageMemory& a, const StageMemory& b);
 // What no rank of a stage group is above: `shares` are those of its context ranks.
 StageMemory LargestMemory(const CostModel& costs, int stage, absl::Span<const Share> shares);
+// Of all stages, which takes far less time than one after another.
+void LargestMemories(const CostModel& costs, absl::Span<const Share> shares,
+                     std::vector<StageMemory>* stages);
 
 }  // namespace penstock::core

@@ -164,23 +164,21 @@ int64_t MicroBatchTable::WeightNs(int slot, int stage) const {
   return longest;
 }
 
-StageMemory MicroBatchTable::Memory(int slot, int stage) const {
-  return LargestMemory(*costs_, stage, Shares(slot));
-}
-
 void MicroBatchTable::Update(int slot) {
   if (stale_[slot] != 0) Place(slot);
   const absl::Span<LayerCosts> costs = absl::MakeSpan(layer_costs_).subspan(at_context(slot), contexts());
   known_[slot] = CostLayers(slot, PartShares(slot, part_of_row_[slot]), costs) ? 1 : 0;
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
+  LargestMemories(*costs_, Shares(slot), &memory_);
   const int stages = costs_->stages();
   for (int stage = 0; stage < stages; ++stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
-    const StageMemory memory = Memory(slot, stage);
+    const StageMemory& memory = memory_[stage];
     const int64_t forward = ForwardNs(layer_costs(slot), stage);
+    const int64_t backward = BackwardNs(layer_costs(slot), stage, recompute);
     at(slot, kForwardNs)[stage] = forward;
-    at(slot, kBackwardNs)[stage] = BackwardNs(layer_costs(slot), stage, recompute);
+    at(slot, kBackwardNs)[stage] = backward;
     at(slot, kWeightNs)[stage] = WeightNs(slot, stage);
     const bool sends = stage + 1 < stages && costs_->position_of(stage) != costs_->position_of(stage + 1);
     at(slot, kNearTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kInsideNode) : 0;
@@ -191,7 +189,7 @@ void MicroBatchTable::Update(int slot) {
     at(slot, kForwardPassingBytes)[stage] = ForwardPassingBytes(memory, buffers_);
     at(slot, kPassingBytes)[stage] = PassingBytes(memory, buffers_);
     rank_work_[costs_->position_of(stage)] +=
-        forward + BackwardNs(layer_costs(slot), stage, StageRecompute());
+        forward + (recompute.is_none() ? backward : BackwardNs(layer_costs(slot), stage, StageRecompute()));
   }
   work_ns_[slot] = *std::max_element(rank_work_.begin(), rank_work_.end());
 }

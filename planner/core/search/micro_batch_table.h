@@ -103,7 +103,7 @@ class MicroBatchTable {
     return {&layer_costs_[at_context(slot)], contexts()};
   }
   // On a stage, of the fullest rank: element by element the largest.
-  StageMemory Memory(int slot, int stage) const;
+  StageMemory Memory(int slot, int stage) const { return LargestMemory(*costs_, stage, Shares(slot)); }
   // False when the shape is outside of the profile; its costs are then meaningless.
   bool known(int slot) const { return known_[slot] != 0; }
   // Forward and backward time, without recompute, of all stages of the rank that has most.
@@ -170,8 +170,9 @@ class MicroBatchTable {
   std::vector<char> stale_;
   std::vector<int64_t> figures_;
   std::vector<int64_t> rank_work_;
-  // Of the slot that is placed.
+  // Of the slot that is placed; and by stage of the one that is updated.
   std::vector<Share> placed_;
+  std::vector<StageMemory> memory_;
 };
 
 }  // namespace penstock::core

@@ -82,12 +82,11 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   const int stages = costs_.stages();
   std::vector<int32_t> levels = LowestLevels();
   std::vector<StageMemory> largest(stages);
+  std::vector<StageMemory> of_slot;
   for (const int32_t slot : slots) {
     if (stop_.stopped()) return levels;
-    const absl::Span<const Share> shares = table.Shares(slot);
-    for (int stage = 0; stage < stages; ++stage) {
-      largest[stage] = Larger(largest[stage], LargestMemory(costs_, stage, shares));
-    }
+    LargestMemories(costs_, table.Shares(slot), &of_slot);
+    for (int stage = 0; stage < stages; ++stage) largest[stage] = Larger(largest[stage], of_slot[stage]);
   }
   const auto held = [&](int stage) {
     const StageRecompute recompute =

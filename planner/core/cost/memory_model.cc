@@ -1,0 +1,195 @@
+#include "planner/core/cost/memory_model.h"
+
+#include <algorithm>
+
+#include "planner/core/cost/level_counts.h"
+#include "planner/core/cost/rounding.h"
+
+namespace penstock::core {
+namespace {
+
+// Two integers of 64 bits for each token embedded (id, position) and for each loss position (place, label).
+constexpr int64_t kLoadedTokenBytes = 16;
+
+// Of a context rank's tokens, those of a tensor rank between layers: equal shares, and the last one has the
+// rest.
+int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
+  const int64_t each = tokens / tensors;
+  return tensor + 1 == tensors ? tokens - each * (tensors - 1) : each;
+}
+
+// Tokens whose rows a split backward pass puts aside gathered, beyond those that the rank has of them: the
+// input and the output gradient of each divided part, and in T5's decoder layers the encoder's output, of
+// which layers keep nothing.
+int64_t GatheredOperands(const Stage& stage, bool feeds_own_tokens, int tensors, const TokenSums& sums) {
+  const auto source = static_cast<int64_t>(sums.source);
+  const auto others = [tensors](int64_t tokens) { return tokens - tokens / tensors; };
+  const int64_t target = others(static_cast<int64_t>(sums.target));
+  const int64_t of_decoder = stage.crosses ? 6 * target + source : (feeds_own_tokens ? 2 : 4) * target;
+  return stage.encoder_layers * 4 * others(source) + stage.decoder_layers * of_decoder;
+}
+
+// Of the layers of a rank that has one part in so many of each, and of a target token so many bytes more.
+int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors, double more = 0) {
+  return RoundToInteger((bytes.source_token_bytes * sums.source + bytes.target_token_bytes * sums.target) /
+                            tensors +
+                        more * sums.target);
+}
+
+}  // namespace
+
+MemoryModel::MemoryModel(const Profile& profile, const Job& job, const Topology& topology,
+                         const ExchangeModel& exchange_model)
+    : profile_(profile),
+      topology_(topology),
+      exchange_model_(exchange_model),
+      repeated_token_bytes_(RepeatedHeadsOf(job, group().tensor).token_bytes),
+      hidden_(job.hidden),
+      bytes_per_element_(job.bytes_per_element) {
+  for (const Stage& stage : topology.shape().stages) {
+    has_kind_[kEncoder] = has_kind_[kEncoder] || stage.encoder_layers > 0;
+    has_kind_[kDecoder] = has_kind_[kDecoder] || stage.decoder_layers > 0;
+  }
+}
+
+ShareMemory::Layer MemoryModel::OfLayer(LayerKind kind, const TokenSums& sums, int64_t rows) const {
+  const LayerProfile& profile = profile_.layers[kind];
+  const int tensors = group().tensor;
+  const double repeated = kind == kDecoder ? repeated_token_bytes_ : 0;
+  ShareMemory::Layer layer;
+  for (int level = 0; level < kRecomputeLevels; ++level)
+    layer.stored[level] = PartOf(profile.stored[level], sums, tensors, level == kKeepInput ? 0 : repeated);
+  // With their gradients.
+  layer.peak = PartOf(profile.peak, sums, tensors, 2 * repeated);
+  const auto beside = [&](RecomputeLevel level) {
+    return layer.peak - (layer.stored[level] - layer.stored[kKeepInput]);
+  };
+  // Not below what a layer keeps, where nothing is known of its gradients.
+  const int64_t kept = std::min(layer.peak, layer.stored[kKeepAll]);
+  const int64_t least = profile.peak_has_gradients() ? beside(kKeepAll) : kept;
+  for (RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput})
+    layer.peak_at[level] = std::max(beside(level), least);
+  layer.peak_split = std::max(beside(kKeepAll), kept);
+  layer.stored[kKeepSelective] += rows;
+  return layer;
+}
+
+ShareMemory MemoryModel::OfShare(const Share& share) const {
+  const TokenSums& sums = share.sums;
+  ShareMemory memory;
+  memory.rows = exchange_model_.RowBytes(sums);
+  for (LayerKind kind : {kEncoder, kDecoder})
+    if (has_kind_[kind]) memory.layer[kind] = OfLayer(kind, sums, memory.rows);
+  const LayerProfile& head = profile_.layers[kHead];
+  memory.peak_head = PartOf(head.peak, sums, group().tensor);
+  memory.stored_head = PartOf(head.stored[kKeepAll], sums, group().tensor);
+  memory.head = group().tensor > 1 ? DividedHeadBytes(sums) : memory.peak_head;
+  memory.gathered = exchange_model_.GatheredBytes(sums);
+  memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
+  return memory;
+}
+
+StageMemory MemoryModel::OnStage(int stage, const Share& share, const ShareMemory& of_share) const {
+  const TokenSums& sums = share.sums;
+  const Stage& layers = this->stage(stage);
+  StageMemory memory;
+  memory.rows = of_share.rows;
+  memory.gathered = of_share.gathered;
+  memory.keys_values = of_share.keys_values;
+  for (LayerKind kind : {kEncoder, kDecoder}) {
+    if ((kind == kEncoder ? layers.encoder_layers : layers.decoder_layers) == 0) continue;
+    const ShareMemory::Layer& layer = of_share.layer[kind];
+    memory.stored_layer[kind] = layer.stored;
+    memory.peak_layer[kind] = layer.peak_at;
+    memory.peak_split[kind] = layer.peak_split;
+    memory.peak = std::max(memory.peak, layer.peak);
+  }
+  if (layers.last) {
+    memory.peak_head = of_share.peak_head;
+    memory.stored_head = of_share.stored_head;
+    memory.head = of_share.head;
+    memory.peak = std::max(memory.peak, memory.peak_head);
+  }
+  if (group().tensor > 1) {
+    memory.gathered_operands = GatheredOperands(layers, group().feeds_own_tokens(), group().tensor, sums) *
+                               hidden_ * bytes_per_element_;
+  }
+  if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
+  if (!layers.last) memory.output = BoundaryBytes(stage, sums);
+  double loaded = 0;
+  if (layers.embeds_source) loaded += sums.source;
+  if (layers.embeds_target) loaded += sums.target;
+  if (layers.last) loaded += sums.loss;
+  memory.tokens = kLoadedTokenBytes * static_cast<int64_t>(loaded);
+  return memory;
+}
+
+// Tensor ranks exchange the largest logits and the sums of their exponentials, and so need no second tensor
+// of that size, which is half of what the head's peak has of them, or a third with capped ones. Each has all
+// positions of the input, of its gradient, and of both again for a chunk of them.
+int64_t MemoryModel::DividedHeadBytes(const TokenSums& sums) const {
+  const LayerProfile& head = profile_.layers[kHead];
+  const auto logits = [&](double LayerBytes::*side) {
+    return std::max(0.0, head.peak.*side - 3 * head.stored[kKeepAll].*side);
+  };
+  const double bytes = logits(&LayerBytes::source_token_bytes) * sums.source +
+                       logits(&LayerBytes::target_token_bytes) * sums.target;
+  return RoundToInteger(2 * bytes / 3 / group().tensor) +
+         4 * static_cast<int64_t>(sums.target) * hidden_ * bytes_per_element_;
+}
+
+int64_t MemoryModel::StoredBytes(int stage, const StageMemory& memory,
+                                 const StageRecompute& recompute) const {
+  const LevelCounts levels = CountLevels(this->stage(stage), recompute);
+  int64_t bytes = memory.stored_head;
+  for (int kind = 0; kind < 2; ++kind) {
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
+    }
+  }
+  return bytes;
+}
+
+int64_t MemoryModel::BackwardPeak(int stage, const StageMemory& memory,
+                                  const StageRecompute& recompute) const {
+  const LevelCounts levels = CountLevels(this->stage(stage), recompute);
+  int64_t peak = 0;
+  for (int kind = 0; kind < 2; ++kind) {
+    // Layers that keep more are above those that keep less, and have given it back when these run.
+    int64_t given_back = 0;
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      const int count = levels.counts[kind][level];
+      if (count == 0) continue;
+      peak = std::max(peak, memory.peak_layer[kind][level] - given_back);
+      given_back += count * memory.stored_layer[kind][level];
+    }
+  }
+  return memory.WithExchanged(peak);
+}
+
+int64_t MemoryModel::InputBackwardPeak(int stage, const StageMemory& memory) const {
+  int64_t peak = 0;
+  if (this->stage(stage).encoder_layers > 0) peak = memory.peak_split[kEncoder];
+  if (this->stage(stage).decoder_layers > 0) peak = std::max(peak, memory.peak_split[kDecoder]);
+  return memory.WithExchanged(peak);
+}
+
+int64_t MemoryModel::PutAsideBytes(int stage, const StageMemory& memory) const {
+  return StoredBytes(stage, memory, StageRecompute()) - memory.stored_head + memory.gathered_operands;
+}
+
+int64_t MemoryModel::BoundaryElements(int stage, const TokenSums& sums, int tensor) const {
+  const int tensors = group().tensor;
+  if (tensors == 1) {
+    double tokens = sums.source;
+    if (!this->stage(stage).encoder_boundary) tokens += sums.target;
+    // Whole tokens, also of shapes between samples.
+    return RoundToInteger(static_cast<double>(static_cast<int64_t>(tokens)) * static_cast<double>(hidden_));
+  }
+  int64_t tokens = ShareOfTokens(static_cast<int64_t>(sums.source), tensor, tensors);
+  if (!this->stage(stage).encoder_boundary)
+    tokens += ShareOfTokens(static_cast<int64_t>(sums.target), tensor, tensors);
+  return tokens * hidden_;
+}
+
+}  // namespace penstock::core

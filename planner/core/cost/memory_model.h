@@ -1,0 +1,74 @@
+// What a rank's share of a micro-batch takes of activation memory, and what of it crosses stages.
+//
+//   MemoryModel model(profile, job, topology, exchange_model);
+//   StageMemory memory = model.OnStage(stage, share);
+//
+// Where many stages are asked for, what depends on the share alone is made once:
+//
+//   ShareMemory of_share = model.OfShare(share);
+//   for (...) memory[stage] = model.OnStage(stage, share, of_share);
+//
+// Bytes are rounded once, by layer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "planner/core/cost/exchange_model.h"
+#include "planner/core/cost/profile.h"
+#include "planner/core/cost/repeated_heads.h"
+#include "planner/core/cost/stage_memory.h"
+#include "planner/core/model/micro_batch.h"
+#include "planner/core/model/share.h"
+#include "planner/core/model/types.h"
+#include "planner/core/topology/topology.h"
+
+namespace penstock::core {
+
+class MemoryModel {
+ public:
+  // All must outlive the model, but the job.
+  MemoryModel(const Profile& profile, const Job& job, const Topology& topology,
+              const ExchangeModel& exchange_model);
+
+  ShareMemory OfShare(const Share& share) const;
+  StageMemory OnStage(int stage, const Share& share, const ShareMemory& of_share) const;
+  StageMemory OnStage(int stage, const Share& share) const { return OnStage(stage, share, OfShare(share)); }
+
+  // Kept by all layers of the stage.
+  int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
+  // What comes and goes with a whole backward pass, and with one whose products for weights are put aside:
+  // that one has made again what it keeps.
+  int64_t BackwardPeak(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
+  int64_t InputBackwardPeak(int stage, const StageMemory& memory) const;
+  // Kept between BACKWARD_INPUT and BACKWARD_WEIGHT: input and output gradient of every linear layer. Counted
+  // as all that a layer keeps without recompute, of which they are nearly everything (GPT: 32 of 34 bytes for
+  // each token and element of the width).
+  int64_t PutAsideBytes(int stage, const StageMemory& memory) const;
+
+  // Activation that leaves the stage for the next from a tensor rank of the context rank with these tokens.
+  int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const;
+
+ private:
+  ShareMemory::Layer OfLayer(LayerKind kind, const TokenSums& sums, int64_t rows) const;
+  // Of the head while it runs, with what it gathers.
+  int64_t DividedHeadBytes(const TokenSums& sums) const;
+  // Of the tensor rank with the most.
+  int64_t BoundaryBytes(int stage, const TokenSums& sums) const {
+    return BoundaryElements(stage, sums, group().tensor - 1) * bytes_per_element_;
+  }
+  const Stage& stage(int index) const { return topology_.shape().stages[index]; }
+  const GroupShape& group() const { return topology_.shape().group; }
+
+  const Profile& profile_;
+  const Topology& topology_;
+  const ExchangeModel& exchange_model_;
+  // Of the keys and values of a token.
+  double repeated_token_bytes_;
+  int64_t hidden_;
+  int64_t bytes_per_element_;
+  // Kinds that any stage has layers of.
+  std::array<bool, 2> has_kind_ = {};
+};
+
+}  // namespace penstock::core
