@@ -140,7 +140,10 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
   const auto micro_batches = static_cast<int32_t>(table.rows.size());
   const int32_t in_flight = state.forwards - state.backwards;
   const bool wants_forward = state.forwards < micro_batches && in_flight < rules.ahead[stage];
-  const bool fits = wants_forward && FitsForward(table, rules, stage);
+  const bool has_input = stage == 0 || stages_[stage - 1].forwards > state.forwards;
+  // Takes longer than all else here, so that it is asked only where the answer counts.
+  const bool fits =
+      wants_forward && (has_input || rules.one_forward_one_backward) && FitsForward(table, rules, stage);
   const int32_t backward = in_flight > 0 ? NextBackward(rules, state.backwards) : 0;
   const bool wants_backward =
       in_flight > 0 && backward < state.forwards && !(rules.one_forward_one_backward && fits);
@@ -155,7 +158,7 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
       choice->backward = stage;
     }
   }
-  if (wants_forward && (stage == 0 || stages_[stage - 1].forwards > state.forwards)) {
+  if (wants_forward && has_input) {
     const int64_t arrival = clock_.ActivationNs(table, state.forwards, stage);
     const bool sends = stage < last && position_of_stage_[stage + 1] != position_of_stage_[stage];
     if (!fits) {

@@ -56,9 +56,10 @@ void LargestMemories(const CostModel& costs, absl::Span<const Share> shares,
   for (const Share& share : shares) {
     const ShareMemory of_share = model.OfShare(share);
     for (int stage = 0; stage < costs.stages(); ++stage) {
-      const StageMemory memory = model.OnStage(stage, share, of_share);
       StageMemory& largest = (*stages)[stage];
-      largest = &share == &shares.front() ? memory : Larger(largest, memory);
+      const bool is_first = &share == &shares.front();
+      largest = is_first ? model.OnStage(stage, share, of_share)
+                         : Larger(largest, model.OnStage(stage, share, of_share));
     }
   }
 }
