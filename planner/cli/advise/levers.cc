@@ -10,6 +10,7 @@
 #include "planner/cli/advise/present_way.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/core/replay/expected_time.h"
 #include "planner/core/strategies/strategy_planner.h"
 
 namespace penstock::cli {
@@ -146,7 +147,7 @@ absl::StatusOr<int64_t> PlannedNs(const v1::JobSpec& job, const std::vector<v1::
   int64_t planned = 0;
   for (const v1::Batch& batch : batches) {
     PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, PlanAndCheck(*planner, batch));
-    planned += plan.predicted().makespan_ns();
+    planned += core::ExpectedNs(plan.predicted());
   }
   return planned;
 }

@@ -15,6 +15,7 @@
 #include "planner/cli/advise/promising.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/core/replay/expected_time.h"
 
 namespace penstock::cli {
 namespace {
@@ -30,7 +31,7 @@ void AddPlan(const v1::Plan& plan, Trial* trial) {
     trial->layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
   }
   ++trial->batches;
-  trial->makespan_ns += plan.predicted().makespan_ns();
+  trial->makespan_ns += core::ExpectedNs(plan.predicted());
   trial->lower_bound_ns += plan.lower_bound_ns();
   trial->real_tokens += plan.real_tokens();
   trial->computed_tokens += plan.computed_tokens();

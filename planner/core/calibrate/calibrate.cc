@@ -21,6 +21,7 @@
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/replay/program_set_of_plan.h"
+#include "planner/core/replay/times_under_noise.h"
 #include "planner/core/simulate/simulator.h"
 
 namespace penstock::core {
@@ -45,6 +46,8 @@ constexpr double kLinkChange = 0.2;
 constexpr double kLoadChange = 0.1;
 // More than that is no waiting between passes.
 constexpr double kMostMissing = 3;
+// Of each iteration: what noise makes of several has less error than of one.
+constexpr int kNoiseDraws = 8;
 
 // The plans of iterations, run again with other costs.
 class Replays {
@@ -66,9 +69,9 @@ class Replays {
     std::vector<double> ratios;
     for (Replay& replay : replays_) {
       PENSTOCK_RETURN_IF_ERROR(SetDurations(*replay.plan, replay.batch, costs, &replay.programs));
-      PENSTOCK_RETURN_IF_ERROR(simulator_.Run(replay.programs, stop));
-      ratios.push_back(replay.measured_ns /
-                       static_cast<double>(std::max<int64_t>(simulator_.makespan_ns(), 1)));
+      PENSTOCK_ASSIGN_OR_RETURN(const double expected_ns,
+                                ExpectedNs(replay, costs.profile().pass_noise, stop));
+      ratios.push_back(replay.measured_ns / std::max(expected_ns, 1.0));
     }
     return ratios;
   }
@@ -80,6 +83,17 @@ class Replays {
     ProgramSet programs;
     double measured_ns = 0;
   };
+
+  absl::StatusOr<double> ExpectedNs(const Replay& replay, double pass_noise, StopToken stop) {
+    if (pass_noise > 0) {
+      PENSTOCK_ASSIGN_OR_RETURN(const TimesUnderNoise times,
+                                RunUnderNoise(replay.programs, ReplicasOf(*replay.plan), pass_noise,
+                                              replay.plan->iteration(), kNoiseDraws, stop));
+      return times.mean_ns;
+    }
+    PENSTOCK_RETURN_IF_ERROR(simulator_.Run(replay.programs, stop));
+    return static_cast<double>(simulator_.makespan_ns());
+  }
 
   std::vector<Replay> replays_;
   Simulator simulator_;

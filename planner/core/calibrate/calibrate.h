@@ -6,9 +6,9 @@
 // Pure: the same iterations give the same profile, bit for bit. Three steps: the costs of passes are fitted
 // to every pass that was measured (fit_costs.h), with ranks that are slower than others told apart
 // (find_slow_ranks.h), transfers and optimizer steps to theirs, with links that are slower than others of
-// their kind told apart (find_slow_links.h); then the plans are run again with these costs (replay/), and the
-// part of the iterations' time that is still missing is spread over all computing: waiting that comes of
-// passes which are now shorter, now longer. Replaying a plan's own graph with measured times is dPRO's way
+// their kind told apart (find_slow_links.h); then the plans are run again with these costs and as much noise
+// as was measured (replay/), and the part of the iterations' time that is still missing is spread over all
+// computing. Replaying a plan's own graph with measured times is dPRO's way
 // (Hu et al., MLSys 2022, section 3); what is fitted here are costs, so that plans of other lengths are
 // foretold too.
 #pragma once

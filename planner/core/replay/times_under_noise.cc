@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "common/status/status_macros.h"
@@ -22,10 +23,10 @@ PassKind PassKindOf(Op op) {
 }
 
 // `exact`: the instructions as they were planned.
-void DrawPasses(const v1::Plan& plan, const std::vector<Instruction>& exact, const PassNoise& noise, int draw,
-                ProgramSet* programs) {
+void DrawPasses(absl::Span<const int> replicas, const std::vector<Instruction>& exact, const PassNoise& noise,
+                int draw, ProgramSet* programs) {
   for (int rank = 0; rank < programs->ranks(); ++rank) {
-    const auto replica = static_cast<int>(plan.programs(rank).replica());
+    const int replica = replicas[rank];
     for (int32_t i = programs->rank_begin[rank]; i < programs->rank_begin[rank + 1]; ++i) {
       if (!IsPass(exact[i].op)) continue;
       const double factor = noise.Factor(noise.StreamOf(draw, replica, exact[i].stage), exact[i].micro_batch,
@@ -38,15 +39,27 @@ void DrawPasses(const v1::Plan& plan, const std::vector<Instruction>& exact, con
 
 }  // namespace
 
+std::vector<int> ReplicasOf(const v1::Plan& plan) {
+  std::vector<int> replicas;
+  replicas.reserve(plan.programs_size());
+  for (const v1::Program& program : plan.programs()) replicas.push_back(static_cast<int>(program.replica()));
+  return replicas;
+}
+
 absl::StatusOr<TimesUnderNoise> RunUnderNoise(const v1::Plan& plan, double deviation, uint64_t seed,
                                               int draws, StopToken stop) {
   PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs, ProgramSetOfPlan(plan));
+  return RunUnderNoise(std::move(programs), ReplicasOf(plan), deviation, seed, draws, stop);
+}
+
+absl::StatusOr<TimesUnderNoise> RunUnderNoise(ProgramSet programs, absl::Span<const int> replicas,
+                                              double deviation, uint64_t seed, int draws, StopToken stop) {
   const std::vector<Instruction> exact = programs.instructions;
   const PassNoise noise(deviation, seed);
   Simulator simulator;
   std::vector<double> makespans;
   for (int draw = 0; draw < draws; ++draw) {
-    DrawPasses(plan, exact, noise, draw, &programs);
+    DrawPasses(replicas, exact, noise, draw, &programs);
     PENSTOCK_RETURN_IF_ERROR(simulator.Run(programs, stop));
     makespans.push_back(static_cast<double>(simulator.makespan_ns()));
   }

@@ -1,6 +1,7 @@
 #include "planner/core/strategies/strategy_planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -12,10 +13,16 @@
 #include "absl/strings/str_join.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/core/replay/times_under_noise.h"
 #include "planner/core/strategies/strategy_specs.h"
 
 namespace penstock::core {
 namespace {
+
+// Of noise: half of them mirror the others, so that the mean of few is near the true one. Plans are chosen
+// with other seeds, which follow from the samples.
+constexpr int kExpectedDraws = 32;
+constexpr uint64_t kExpectedSeed = 1;
 
 bool MayTakeLess(int64_t seen_ns, Sight sight, const v1::Plan& best) {
   return static_cast<double>(seen_ns) * (1 - ErrorOf(sight)) <
@@ -140,13 +147,24 @@ absl::Status StrategyPlanner::Glance(const v1::Batch& batch, const RunTasks& run
 absl::StatusOr<v1::Plan> StrategyPlanner::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,
                                                    StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, PlanTraining(batch, run_tasks, stop));
-  if (!batch.has_validation()) return plan;
-  absl::StatusOr<v1::Plan> validation =
-      PlanValidation(batch.validation(), PlaceOf(plan).value_or(0), run_tasks, stop);
-  if (!validation.ok()) return OfValidation(validation.status());
-  *plan.mutable_validation() = *std::move(validation);
+  if (pass_noise() == 0 && !batch.has_validation()) return plan;
+  PENSTOCK_RETURN_IF_ERROR(AddExpected(stop, &plan));
+  if (batch.has_validation()) {
+    absl::StatusOr<v1::Plan> validation =
+        PlanValidation(batch.validation(), PlaceOf(plan).value_or(0), run_tasks, stop);
+    if (!validation.ok()) return OfValidation(validation.status());
+    *plan.mutable_validation() = *std::move(validation);
+  }
   plan.set_content_hash(Planner::ContentHash(plan));
   return plan;
+}
+
+absl::Status StrategyPlanner::AddExpected(StopToken stop, v1::Plan* plan) const {
+  if (pass_noise() == 0) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(const TimesUnderNoise times,
+                            RunUnderNoise(*plan, pass_noise(), kExpectedSeed, kExpectedDraws, stop));
+  plan->mutable_predicted()->set_expected_ns(std::llround(times.mean_ns));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::Plan> StrategyPlanner::PlanValidation(const v1::Batch& validation, int first,
@@ -231,6 +249,10 @@ bool StrategyPlanner::SeemsFaster(const Candidate& candidate, const v1::Plan& be
   const absl::StatusOr<int64_t> seen =
       planners_[candidate.strategy]->LookNs(batch, Sight::kCloser, run_tasks, stop);
   return !seen.ok() || MayTakeLess(*seen, Sight::kCloser, best);
+}
+
+double StrategyPlanner::pass_noise() const {
+  return planners_.front()->planner(0).costs().profile().pass_noise;
 }
 
 bool StrategyPlanner::thorough() const {

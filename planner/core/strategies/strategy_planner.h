@@ -92,6 +92,10 @@ class StrategyPlanner {
   // With effort thorough bounds alone rule a strategy out.
   bool thorough() const;
 
+  double pass_noise() const;
+  // What the plan takes in the mean, where there is noise. Possible errors: those of RunUnderNoise.
+  absl::Status AddExpected(StopToken stop, v1::Plan* plan) const;
+
   absl::Status ValidateSamples(const v1::Batch& batch, Planner::Explain explain, StopToken stop) const;
   // Of a batch's validation: that some strategy can hold it.
   absl::Status CheckValidation(const v1::Batch& validation, StopToken stop) const;

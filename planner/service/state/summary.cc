@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "planner/core/replay/expected_time.h"
+
 namespace penstock {
 namespace {
 
@@ -122,7 +124,7 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
   figures.set_loss_tokens(plan.loss_tokens());
   figures.set_micro_batches(static_cast<uint32_t>(MicroBatches(plan)));
   if (plan.has_validation()) *figures.mutable_validation() = ValidationOf(plan.validation());
-  figures.set_makespan_ns(plan.predicted().makespan_ns());
+  figures.set_makespan_ns(core::ExpectedNs(plan.predicted()));
   figures.set_compute_ns(PredictedComputeNs(plan));
   figures.set_planning_time_ns(plan.planning_time_ns());
   figures.set_ranks(plan.programs_size());

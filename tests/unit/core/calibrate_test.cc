@@ -21,6 +21,7 @@
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/replay/program_set_of_plan.h"
+#include "planner/core/replay/times_under_noise.h"
 #include "planner/core/simulate/simulator.h"
 #include "tests/unit/core/golden_jobs.h"
 #include "tests/unit/core/job_builder.h"
@@ -84,6 +85,22 @@ class Ran {
           measured.set_duration_ns(static_cast<int64_t>(by * static_cast<double>(measured.duration_ns())));
       }
     }
+  }
+
+  // What a profile with noise foretells of all iterations in the mean, over what they took.
+  double ExpectedOverMeasured(const v1::CostProfile& profile) const {
+    const CostModel costs(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());
+    double expected = 0;
+    double measured = 0;
+    for (const auto& one : iterations_) {
+      ProgramSet programs = *ProgramSetOfPlan(one->plan);
+      EXPECT_TRUE(
+          SetDurations(one->plan, *BatchFromProto(one->batch, planner_->job()), costs, &programs).ok());
+      expected +=
+          RunUnderNoise(programs, ReplicasOf(one->plan), profile.pass_noise(), /*seed=*/5, 64)->mean_ns;
+      measured += static_cast<double>(one->reports[0].duration_ns());
+    }
+    return expected / measured;
   }
 
   // What the iterations took, foretold by a profile: the largest error.
@@ -452,6 +469,18 @@ TEST(CalibrateTest, NoiseOfPassesIsMeasuredBesideWrongCosts) {
       EXPECT_EQ((*Ran(job, slower, 8).Fit())->profile.pass_noise(), 0);
     }
   }
+}
+
+// It comes of the noise that a fitted profile has, and is not counted once more.
+TEST(CalibrateTest, WaitingThatComesOfNoiseIsNotPutOnPasses) {
+  const v1::JobSpec job = GptJob(4, 2, v1::POLICY_DYNAMIC);
+  CostFactors truth;
+  truth.all = 1.5;
+  const Ran ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 32, /*noise=*/0.25);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  ASSERT_GT((*fitted)->profile.pass_noise(), 0.15);
+  EXPECT_NEAR(ran.ExpectedOverMeasured((*fitted)->profile), 1, 0.02);
 }
 
 TEST(CalibrateTest, WhatIsCommonToAnIterationIsNoNoise) {

@@ -51,6 +51,14 @@ TEST(SummaryTest, SumsUpWhatTheRanksReported) {
   EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 0.5);
 }
 
+TEST(SummaryTest, UnderNoiseWhatIsExpectedIsWhatWasForetold) {
+  v1::Plan plan = MakePlan();
+  plan.mutable_predicted()->set_expected_ns(8'000'000);
+  const v1::IterationSummary summary = SummaryOf(plan, {MakeReport(0, 7)});
+  EXPECT_EQ(summary.predicted_ns(), 8'000'000);
+  EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 1 - 12.0 / 32.0);
+}
+
 TEST(SummaryTest, SquaresOfPartsAddUpOverTheRanks) {
   std::vector<v1::ReportIterationRequest> reports;
   for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
