@@ -87,6 +87,7 @@ def _check_stages(schema, plan, report):
     others = model.layers if is_t5 else model.encoder_layers + model.decoder_layers
     report.compare(TOPIC, "model", "layers of another architecture", others, 0)
     report.require(TOPIC, "plan", plan.planning_time_ns >= 0, "planning_time_ns is negative")
+    report.require(TOPIC, "plan", plan.predicted is None or plan.predicted.expected_ns >= 0, "predicted.expected_ns is negative")
     # Jobs have strategies with parameter_shares only, and at most so many.
     shares = plan.options is not None and plan.options.parameter_shares
     possible = plan.strategy < (MOST_STRATEGIES if shares else 1)

@@ -235,6 +235,8 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
                                         ", and 0 without options.parameter_shares"));
   if (plan.planning_time_ns() < 0)
     report.Add(kStructure, absl::StrCat("planning_time_ns is ", plan.planning_time_ns()));
+  if (plan.predicted().expected_ns() < 0)
+    report.Add(kStructure, absl::StrCat("predicted.expected_ns is ", plan.predicted().expected_ns()));
   CheckShareWeights(plan, report);
   CheckAdapterFields(plan, report);
   CheckRecompute(plan, report);

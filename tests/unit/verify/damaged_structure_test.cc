@@ -86,6 +86,11 @@ TEST_F(PlantedDamage, PlanningTimeBelowZero) {
   ExpectViolation(0, "planning_time_ns is -1");
 }
 
+TEST_F(PlantedDamage, ExpectedTimeBelowZero) {
+  plan().mutable_predicted()->set_expected_ns(-1);
+  ExpectViolation(0, "predicted.expected_ns is -1");
+}
+
 TEST_F(PlantedDamage, MoreLayersRecomputedThanTheStageHas) {
   micro_batch(1, 2).mutable_recompute(1)->set_full_layers(5);
   ExpectViolation(0, "replica 1, micro-batch 2: stage 1 recomputes more layers");
