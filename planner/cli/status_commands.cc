@@ -123,6 +123,13 @@ nlohmann::ordered_json ExpertLoadsJson(const v1::JobStatus& job) {
   return loads;
 }
 
+nlohmann::ordered_json SlowLinksJson(const v1::JobStatus& job) {
+  nlohmann::ordered_json links = nlohmann::ordered_json::array();
+  for (const v1::SlowLink& link : job.slow_links())
+    links.push_back({{"from", link.from()}, {"to", link.to()}, {"factor", link.factor()}});
+  return links;
+}
+
 nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
   return {{"job", job.job_id()},
           {"owner", job.owner()},
@@ -135,6 +142,7 @@ nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
           {"completed", job.completed_iteration()},
           {"workers", job.workers_size()},
           {"expert_loads", ExpertLoadsJson(job)},
+          {"slow_links", SlowLinksJson(job)},
           {"length_drift", job.has_length_drift() ? nlohmann::ordered_json(job.length_drift()) : nullptr}};
 }
 
@@ -265,6 +273,17 @@ std::string ExpertLoadsText(const std::vector<v1::JobStatus>& jobs) {
   return text;
 }
 
+// "links of job mix: from rank 1 to rank 2 transfers take 20.00 times as long as others".
+std::string SlowLinksText(const std::vector<v1::JobStatus>& jobs) {
+  std::string text;
+  for (const v1::JobStatus& job : jobs)
+    for (const v1::SlowLink& link : job.slow_links())
+      absl::StrAppendFormat(
+          &text, "\nlinks of job %s: from rank %d to rank %d transfers take %.2f times as long as others\n",
+          job.job_id(), link.from(), link.to(), link.factor());
+  return text;
+}
+
 // What is worth asking for others, by far more than batches of one distribution differ.
 constexpr double kDrifted = 0.25;
 
@@ -309,7 +328,8 @@ absl::Status RunStatus(const StatusFlags& flags) {
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
   PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, details), LossesTexts(jobs, details),
-                        ExpertLoadsText(jobs), DriftText(jobs), "\n", WorkerTable(wanted)));
+                        ExpertLoadsText(jobs), SlowLinksText(jobs), DriftText(jobs), "\n",
+                        WorkerTable(wanted)));
   if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())

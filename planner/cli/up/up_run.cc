@@ -204,6 +204,7 @@ absl::Status UpRun::Train() {
     EndTrial(run);
     SayThatItDrains(run);
     if (const std::string news = slow_ranks_.Take(run.status()); !news.empty()) console_.SayNews(news);
+    if (const std::string news = slow_links_.Take(run.status()); !news.empty()) console_.SayNews(news);
     if (const std::string news = expert_loads_.Take(run.status()); !news.empty()) console_.SayNews(news);
     TakeStrategies(strategies_.Look(*watching_client_, absl::Now()));
     SayWhatThePlannerCannot(run);

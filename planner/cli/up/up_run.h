@@ -26,6 +26,7 @@
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/run_validation.h"
 #include "planner/cli/up/run_workers.h"
+#include "planner/cli/up/slow_link_news.h"
 #include "planner/cli/up/slow_rank_news.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/strategy_news.h"
@@ -168,6 +169,7 @@ class UpRun {
   bool said_that_curves_fail_ = false;
   bool said_that_it_drains_ = false;
   SlowRankNews slow_ranks_;
+  SlowLinkNews slow_links_;
   ExpertLoadNews expert_loads_;
   WaitNews trouble_{WaitNews::kTrouble};
   WaitNews held_by_quota_;

@@ -226,6 +226,11 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     v1::SlowRank* const slow = calibration.profile.add_slow_ranks();
     slow->set_rank(1);
     slow->set_factor(1.5);
+    calibration.profile.clear_slow_links();
+    v1::SlowLink* const link = calibration.profile.add_slow_links();
+    link->set_from(0);
+    link->set_to(1);
+    link->set_factor(20);
     calibration.profile.clear_expert_loads();
     v1::ExpertLoad* const load = calibration.profile.add_expert_loads();
     load->set_ranks(2);

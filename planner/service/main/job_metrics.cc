@@ -78,6 +78,20 @@ MetricSamples SlowFactors(const PlannerEngine& engine) {
   return samples;
 }
 
+MetricSamples SlowLinkFactors(const PlannerEngine& engine) {
+  MetricSamples samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    if (!Runs(status)) continue;
+    for (const v1::SlowLink& link : status.slow_links())
+      samples.push_back({{{kJobLabel, status.job_id()},
+                          {"from", absl::StrCat(link.from())},
+                          {"to", absl::StrCat(link.to())}},
+                         link.factor()});
+  }
+  return samples;
+}
+
 // Of iterations that are planned from now on.
 MetricSamples ActiveStrategySamples(const PlannerEngine& engine) {
   MetricSamples samples;
@@ -302,6 +316,10 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "How many times as long as its peers a rank computes, by fitted costs: of slow ranks, of jobs that "
       "run.",
       SlowFactors);
+  add("penstock_link_slow_factor",
+      "How many times as long as over others of its kind transfers take over a link, by fitted costs: of "
+      "slow links, of jobs that run.",
+      SlowLinkFactors);
   add("penstock_length_drift_ratio",
       "Share of the tokens of a job's last batches in samples of other lengths than those that its stages "
       "and strategies were chosen for.",

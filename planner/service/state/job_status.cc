@@ -25,6 +25,7 @@ v1::JobStatus StatusOf(const JobState& state) {
   const v1::CostProfile& costs =
       state.LastCosts() != nullptr ? state.LastCosts()->profile() : state.spec().profile();
   *status.mutable_expert_loads() = costs.expert_loads();
+  *status.mutable_slow_links() = costs.slow_links();
   for (v1::WorkerStatus& worker : state.membership().Workers()) {
     for (const v1::SlowRank& slow : costs.slow_ranks()) {
       if (slow.rank() == worker.rank()) worker.set_slow_factor(slow.factor());

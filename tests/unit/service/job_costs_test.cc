@@ -98,7 +98,7 @@ TEST_F(JobCostsTest, CostsByWhichABatchOfTheJobDoesNotFitAreNotTaken) {
   EXPECT_EQ(job->Status().state(), v1::JOB_STATE_RUNNING);
 }
 
-TEST_F(JobCostsTest, SlownessAndLoadsOfExpertsThatTheFittedCostsHaveAreInTheStatus) {
+TEST_F(JobCostsTest, SlowRanksSlowLinksAndLoadsOfExpertsThatTheFittedCostsHaveAreInTheStatus) {
   const auto job = TrainedTo(Spec(), kFirstFit - 1);
   const v1::JobStatus before = job->Status();
   for (const v1::WorkerStatus& worker : before.workers()) EXPECT_EQ(worker.slow_factor(), 0);
@@ -109,6 +109,11 @@ TEST_F(JobCostsTest, SlownessAndLoadsOfExpertsThatTheFittedCostsHaveAreInTheStat
   ASSERT_GE(status.workers_size(), 2);
   EXPECT_EQ(status.workers(0).slow_factor(), 0);
   EXPECT_EQ(status.workers(1).slow_factor(), 1.5);
+  EXPECT_TRUE(before.slow_links().empty());
+  ASSERT_EQ(status.slow_links_size(), 1);
+  EXPECT_EQ(status.slow_links(0).from(), 0);
+  EXPECT_EQ(status.slow_links(0).to(), 1);
+  EXPECT_EQ(status.slow_links(0).factor(), 20);
   EXPECT_TRUE(before.expert_loads().empty());
   ASSERT_EQ(status.expert_loads_size(), 1);
   EXPECT_EQ(status.expert_loads(0).ranks(), 2);

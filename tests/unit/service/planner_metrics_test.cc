@@ -185,6 +185,28 @@ TEST_F(PlannerMetricsTest, LengthsThatDriftShowOfJobsThatSayWhichTheyExpect) {
   engine_->Shutdown(absl::Seconds(20));
 }
 
+TEST_F(PlannerMetricsTest, SlowRanksAndLinksOfTheCostsShowOfJobsThatRun) {
+  Open();
+  Watch();
+  v1::JobSpec spec = MakeJob("job");
+  v1::SlowRank* const rank = spec.mutable_profile()->add_slow_ranks();
+  rank->set_rank(1);
+  rank->set_factor(1.5);
+  v1::SlowLink* const link = spec.mutable_profile()->add_slow_links();
+  link->set_from(1);
+  link->set_to(0);
+  link->set_factor(4);
+  const auto job = Register(spec);
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("_slow_factor{")));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  FormEpoch(*job, 101);
+  EXPECT_THAT(registry_.Text(),
+              HasSubstr("penstock_link_slow_factor{from=\"1\",to=\"0\",training_job=\"job\"} 4\n"));
+  EXPECT_THAT(registry_.Text(),
+              HasSubstr("penstock_worker_slow_factor{rank=\"1\",training_job=\"job\"} 1.5\n"));
+  engine_->Shutdown(absl::Seconds(20));
+}
+
 TEST_F(PlannerMetricsTest, StrategiesThatHoldShowOfJobsThatHaveSome) {
   Open();
   Watch();
