@@ -1,0 +1,168 @@
+// Iterations as ranks report them that have other costs than those which their plans were made with.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "planner/core/calibrate/calibrate.h"
+#include "planner/core/calibrate/durations.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/profile_from_proto.h"
+#include "planner/core/replay/program_set_of_plan.h"
+#include "planner/core/replay/times_under_noise.h"
+#include "planner/core/simulate/simulator.h"
+#include "tests/unit/core/job_builder.h"
+
+namespace penstock::core {
+
+// Times are of the order of a microsecond, which are rounded to nanoseconds.
+inline constexpr double kRounding = 0.01;
+
+inline v1::Batch RandomBatch(uint64_t iteration, int samples) {
+  std::mt19937_64 random(iteration + 1);
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (int i = 0; i < samples; ++i)
+    lengths.emplace_back(random() % 40,
+                         1 + static_cast<uint32_t>(std::exp2(static_cast<double>(random() % 100) / 12.0)));
+  v1::Batch batch = MakeBatch(lengths);
+  batch.set_iteration(iteration);
+  return batch;
+}
+
+// Iterations of a job that ran on ranks which take what `truth` says, each pass longer or shorter by `noise`.
+class Ran {
+ public:
+  Ran(const v1::JobSpec& job, const v1::CostProfile& truth, int iterations, double noise = 0)
+      : planner_(*Planner::Create(job)), random_(7) {
+    v1::JobSpec true_job = job;
+    *true_job.mutable_profile() = truth;
+    const CostModel costs(*ProfileFromProto(truth, planner_->job().architecture), planner_->job());
+    for (int i = 0; i < iterations; ++i) Run(costs, i, noise);
+  }
+
+  const Planner& planner() const { return *planner_; }
+  std::vector<ObservedIteration> Observed() const {
+    std::vector<ObservedIteration> observed;
+    for (const auto& one : iterations_) {
+      ObservedIteration& iteration = observed.emplace_back();
+      iteration.batch = &one->batch;
+      iteration.plan = &one->plan;
+      for (const v1::ReportIterationRequest& report : one->reports) iteration.reports.push_back(&report);
+    }
+    return observed;
+  }
+  absl::StatusOr<std::optional<Calibration>> Fit() const {
+    return Calibrate(*planner_, planner_->spec().profile(), Observed());
+  }
+  // By rank, of each of its layers.
+  void ReportExpertRows(const std::vector<std::vector<uint64_t>>& rows) {
+    for (const auto& one : iterations_)
+      for (size_t rank = 0; rank < rows.size(); ++rank)
+        one->reports[rank].mutable_expert_rows()->Assign(rows[rank].begin(), rows[rank].end());
+  }
+
+  // All passes of an iteration by one factor, which is asked for once for each.
+  void Lengthen(const std::function<double()>& factor) {
+    for (const auto& one : iterations_) {
+      const double by = factor();
+      for (v1::ReportIterationRequest& report : one->reports) {
+        report.set_duration_ns(static_cast<int64_t>(by * static_cast<double>(report.duration_ns())));
+        for (v1::MeasuredInstruction& measured : *report.mutable_instructions())
+          measured.set_duration_ns(static_cast<int64_t>(by * static_cast<double>(measured.duration_ns())));
+      }
+    }
+  }
+
+  // What a profile with noise foretells of all iterations in the mean, over what they took.
+  double ExpectedOverMeasured(const v1::CostProfile& profile) const {
+    const CostModel costs(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());
+    double expected = 0;
+    double measured = 0;
+    for (const auto& one : iterations_) {
+      ProgramSet programs = *ProgramSetOfPlan(one->plan);
+      EXPECT_TRUE(
+          SetDurations(one->plan, *BatchFromProto(one->batch, planner_->job()), costs, &programs).ok());
+      expected +=
+          RunUnderNoise(programs, ReplicasOf(one->plan), profile.pass_noise(), /*seed=*/5, 64)->mean_ns;
+      measured += static_cast<double>(one->reports[0].duration_ns());
+    }
+    return expected / measured;
+  }
+
+  // What the iterations took, foretold by a profile: the largest error.
+  double WorstError(const v1::CostProfile& profile) const {
+    const CostModel costs(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());
+    double worst = 0;
+    for (const auto& one : iterations_) {
+      const double foretold = static_cast<double>(Simulate(costs, one->batch, one->plan).makespan_ns());
+      const double measured = static_cast<double>(one->reports[0].duration_ns());
+      worst = std::max(worst, std::abs(foretold / measured - 1));
+    }
+    return worst;
+  }
+
+ private:
+  struct Iteration {
+    v1::Batch batch;
+    v1::Plan plan;
+    std::vector<v1::ReportIterationRequest> reports;
+  };
+
+  Simulator Simulate(const CostModel& costs, const v1::Batch& batch, const v1::Plan& plan) const {
+    ProgramSet programs = *ProgramSetOfPlan(plan);
+    EXPECT_TRUE(SetDurations(plan, *BatchFromProto(batch, planner_->job()), costs, &programs).ok());
+    Simulator simulator;
+    EXPECT_TRUE(simulator.Run(programs).ok());
+    return simulator;
+  }
+
+  void Run(const CostModel& costs, int number, double noise) {
+    auto one = std::make_unique<Iteration>();
+    one->batch = RandomBatch(number, 24);
+    one->plan = *planner_->MakePlan(one->batch);
+    ProgramSet programs = *ProgramSetOfPlan(one->plan);
+    ASSERT_TRUE(SetDurations(one->plan, *BatchFromProto(one->batch, planner_->job()), costs, &programs).ok());
+    std::normal_distribution<double> factor(1.0, noise);
+    for (Instruction& instruction : programs.instructions) {
+      if (noise > 0 && IsPass(instruction.op))
+        instruction.duration_ns = std::max<int64_t>(
+            1, std::llround(static_cast<double>(instruction.duration_ns) * factor(random_)));
+    }
+    Simulator simulator;
+    ASSERT_TRUE(simulator.Run(programs).ok());
+    for (int rank = 0; rank < programs.ranks(); ++rank) {
+      v1::ReportIterationRequest& report = one->reports.emplace_back();
+      report.set_rank(static_cast<uint32_t>(rank));
+      report.set_duration_ns(simulator.makespan_ns());
+      for (int32_t i = programs.rank_begin[rank]; i < programs.rank_begin[rank + 1]; ++i) {
+        v1::MeasuredInstruction* measured = report.add_instructions();
+        measured->set_id(static_cast<uint32_t>(i - programs.rank_begin[rank]));
+        measured->set_start_ns(simulator.start_ns()[i]);
+        measured->set_duration_ns(simulator.end_ns()[i] - simulator.start_ns()[i]);
+      }
+    }
+    iterations_.push_back(std::move(one));
+  }
+
+  std::unique_ptr<Planner> planner_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Iteration>> iterations_;
+};
+
+inline v1::CostProfile WithSlowRank(v1::CostProfile profile, uint32_t rank, double factor) {
+  v1::SlowRank* const slow = profile.add_slow_ranks();
+  slow->set_rank(rank);
+  slow->set_factor(factor);
+  return profile;
+}
+
+}  // namespace penstock::core
