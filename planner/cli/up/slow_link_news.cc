@@ -11,7 +11,7 @@ namespace penstock::cli {
 namespace {
 
 // Of a factor.
-constexpr double kWorthSaying = 0.25;
+constexpr double kOtherFactor = 0.25;
 // A slow ring names all its steps over its slowest kind of link.
 constexpr size_t kMostNamed = 4;
 
@@ -20,7 +20,7 @@ constexpr size_t kMostNamed = 4;
 std::string SlowLinkNews::Take(const v1::JobStatus& status) {
   std::map<std::pair<uint32_t, uint32_t>, double> slow;
   for (const v1::SlowLink& link : status.slow_links()) slow[{link.from(), link.to()}] = link.factor();
-  if (SameFigures(said_, slow, kWorthSaying)) return "";
+  if (SameFigures(said_, slow, kOtherFactor)) return "";
   said_ = slow;
   if (slow.empty()) return "no link is slower than the others any more";
   std::vector<std::string> parts;
