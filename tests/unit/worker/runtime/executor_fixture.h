@@ -289,7 +289,7 @@ class ExecutorTest : public ::testing::Test {
   }
 
   const JobConfig job_ = SmallJob();
-  const FakeDataset dataset_;
+  const FakeDataset dataset_ = {};
   const std::unique_ptr<Device> device_ = *MakeTorchDevice("cpu", &dataset_);
   Events events_;
   FakeCommunicator communicator_{&events_};
