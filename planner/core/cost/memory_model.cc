@@ -86,6 +86,12 @@ ShareMemory MemoryModel::OfShare(const Share& share) const {
   memory.head = group().tensor > 1 ? DividedHeadBytes(sums) : memory.peak_head;
   memory.gathered = exchange_model_.GatheredBytes(sums);
   memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
+  // Of the tensor rank with the most.
+  const auto boundary_bytes = [&](bool encoder_alone) {
+    return BoundaryElements(encoder_alone, sums, group().tensor - 1) * bytes_per_element_;
+  };
+  memory.boundary = boundary_bytes(false);
+  memory.encoder_boundary = has_kind_[kEncoder] ? boundary_bytes(true) : memory.boundary;
   return memory;
 }
 
@@ -114,8 +120,11 @@ StageMemory MemoryModel::OnStage(int stage, const Share& share, const ShareMemor
     memory.gathered_operands = GatheredOperands(layers, group().feeds_own_tokens(), group().tensor, sums) *
                                hidden_ * bytes_per_element_;
   }
-  if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
-  if (!layers.last) memory.output = BoundaryBytes(stage, sums);
+  const auto boundary_bytes = [&](const Stage& sender) {
+    return sender.encoder_boundary ? of_share.encoder_boundary : of_share.boundary;
+  };
+  if (!layers.first) memory.input = boundary_bytes(this->stage(stage - 1));
+  if (!layers.last) memory.output = boundary_bytes(layers);
   double loaded = 0;
   if (layers.embeds_source) loaded += sums.source;
   if (layers.embeds_target) loaded += sums.target;
@@ -175,20 +184,21 @@ int64_t MemoryModel::InputBackwardPeak(int stage, const StageMemory& memory) con
 }
 
 int64_t MemoryModel::PutAsideBytes(int stage, const StageMemory& memory) const {
-  return StoredBytes(stage, memory, StageRecompute()) - memory.stored_head + memory.gathered_operands;
+  const Stage& layers = this->stage(stage);
+  return layers.encoder_layers * memory.stored_layer[kEncoder][kKeepAll] +
+         layers.decoder_layers * memory.stored_layer[kDecoder][kKeepAll] + memory.gathered_operands;
 }
 
-int64_t MemoryModel::BoundaryElements(int stage, const TokenSums& sums, int tensor) const {
+int64_t MemoryModel::BoundaryElements(bool encoder_alone, const TokenSums& sums, int tensor) const {
   const int tensors = group().tensor;
   if (tensors == 1) {
     double tokens = sums.source;
-    if (!this->stage(stage).encoder_boundary) tokens += sums.target;
+    if (!encoder_alone) tokens += sums.target;
     // Whole tokens, also of shapes between samples.
     return RoundToInteger(static_cast<double>(static_cast<int64_t>(tokens)) * static_cast<double>(hidden_));
   }
   int64_t tokens = ShareOfTokens(static_cast<int64_t>(sums.source), tensor, tensors);
-  if (!this->stage(stage).encoder_boundary)
-    tokens += ShareOfTokens(static_cast<int64_t>(sums.target), tensor, tensors);
+  if (!encoder_alone) tokens += ShareOfTokens(static_cast<int64_t>(sums.target), tensor, tensors);
   return tokens * hidden_;
 }
 

@@ -47,16 +47,15 @@ class MemoryModel {
   int64_t PutAsideBytes(int stage, const StageMemory& memory) const;
 
   // Activation that leaves the stage for the next from a tensor rank of the context rank with these tokens.
-  int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const;
+  int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const {
+    return BoundaryElements(this->stage(stage).encoder_boundary, sums, tensor);
+  }
 
  private:
   ShareMemory::Layer OfLayer(LayerKind kind, const TokenSums& sums, int64_t rows) const;
   // Of the head while it runs, with what it gathers.
   int64_t DividedHeadBytes(const TokenSums& sums) const;
-  // Of the tensor rank with the most.
-  int64_t BoundaryBytes(int stage, const TokenSums& sums) const {
-    return BoundaryElements(stage, sums, group().tensor - 1) * bytes_per_element_;
-  }
+  int64_t BoundaryElements(bool encoder_alone, const TokenSums& sums, int tensor) const;
   const Stage& stage(int index) const { return topology_.shape().stages[index]; }
   const GroupShape& group() const { return topology_.shape().group; }
 

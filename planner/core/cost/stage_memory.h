@@ -27,6 +27,9 @@ struct ShareMemory {
   int64_t gathered = 0;
   int64_t keys_values = 0;
   int64_t rows = 0;
+  // Of an activation between stages: of the encoder alone, and of all.
+  int64_t encoder_boundary = 0;
+  int64_t boundary = 0;
 };
 
 // Memory of one rank's share of a micro-batch on one stage, bytes.

@@ -23,30 +23,30 @@ int64_t MostPassingBytes(const StageMemory& memory, TransferBuffers buffers) {
   return std::max(ForwardPassingBytes(memory, buffers), PassingBytes(memory, buffers));
 }
 
-StageMemory Larger(const StageMemory& a, const StageMemory& b) {
-  StageMemory larger = a;
-  for (size_t kind = 0; kind < larger.stored_layer.size(); ++kind) {
-    for (size_t level = 0; level < larger.stored_layer[kind].size(); ++level) {
-      larger.stored_layer[kind][level] = std::max(a.stored_layer[kind][level], b.stored_layer[kind][level]);
+void Enlarge(const StageMemory& by, StageMemory* memory) {
+  const auto enlarge = [&](auto StageMemory::*member) {
+    memory->*member = std::max(memory->*member, by.*member);
+  };
+  for (size_t kind = 0; kind < by.stored_layer.size(); ++kind) {
+    for (size_t level = 0; level < by.stored_layer[kind].size(); ++level) {
+      int64_t& stored = memory->stored_layer[kind][level];
+      stored = std::max(stored, by.stored_layer[kind][level]);
+      int64_t& peak = memory->peak_layer[kind][level];
+      peak = std::max(peak, by.peak_layer[kind][level]);
     }
+    memory->peak_split[kind] = std::max(memory->peak_split[kind], by.peak_split[kind]);
   }
-  for (size_t kind = 0; kind < larger.peak_layer.size(); ++kind) {
-    for (size_t level = 0; level < larger.peak_layer[kind].size(); ++level)
-      larger.peak_layer[kind][level] = std::max(a.peak_layer[kind][level], b.peak_layer[kind][level]);
-    larger.peak_split[kind] = std::max(a.peak_split[kind], b.peak_split[kind]);
-  }
-  larger.stored_head = std::max(a.stored_head, b.stored_head);
-  larger.peak = std::max(a.peak, b.peak);
-  larger.peak_head = std::max(a.peak_head, b.peak_head);
-  larger.head = std::max(a.head, b.head);
-  larger.gathered = std::max(a.gathered, b.gathered);
-  larger.keys_values = std::max(a.keys_values, b.keys_values);
-  larger.rows = std::max(a.rows, b.rows);
-  larger.gathered_operands = std::max(a.gathered_operands, b.gathered_operands);
-  larger.input = std::max(a.input, b.input);
-  larger.output = std::max(a.output, b.output);
-  larger.tokens = std::max(a.tokens, b.tokens);
-  return larger;
+  enlarge(&StageMemory::stored_head);
+  enlarge(&StageMemory::peak);
+  enlarge(&StageMemory::peak_head);
+  enlarge(&StageMemory::head);
+  enlarge(&StageMemory::gathered);
+  enlarge(&StageMemory::keys_values);
+  enlarge(&StageMemory::rows);
+  enlarge(&StageMemory::gathered_operands);
+  enlarge(&StageMemory::input);
+  enlarge(&StageMemory::output);
+  enlarge(&StageMemory::tokens);
 }
 
 void LargestMemories(const CostModel& costs, absl::Span<const Share> shares,
@@ -56,17 +56,18 @@ void LargestMemories(const CostModel& costs, absl::Span<const Share> shares,
   for (const Share& share : shares) {
     const ShareMemory of_share = model.OfShare(share);
     for (int stage = 0; stage < costs.stages(); ++stage) {
-      StageMemory& largest = (*stages)[stage];
-      const bool is_first = &share == &shares.front();
-      largest = is_first ? model.OnStage(stage, share, of_share)
-                         : Larger(largest, model.OnStage(stage, share, of_share));
+      if (&share == &shares.front()) {
+        (*stages)[stage] = model.OnStage(stage, share, of_share);
+      } else {
+        Enlarge(model.OnStage(stage, share, of_share), &(*stages)[stage]);
+      }
     }
   }
 }
 
 StageMemory LargestMemory(const CostModel& costs, int stage, absl::Span<const Share> shares) {
   StageMemory largest = costs.Memory(stage, shares.front());
-  for (const Share& share : shares.subspan(1)) largest = Larger(largest, costs.Memory(stage, share));
+  for (const Share& share : shares.subspan(1)) Enlarge(costs.Memory(stage, share), &largest);
   return largest;
 }
 

@@ -33,7 +33,7 @@ int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers);
 int64_t MostPassingBytes(const StageMemory& memory, TransferBuffers buffers);
 
 // Element by element the larger one.
-StageMemory Larger(const StageMemory& a, const StageMemory& b);
+void Enlarge(const StageMemory& by, StageMemory* memory);
 // What no rank of a stage group is above: `shares` are those of its context ranks.
 StageMemory LargestMemory(const CostModel& costs, int stage, absl::Span<const Share> shares);
 // Of all stages, which takes far less time than one after another.

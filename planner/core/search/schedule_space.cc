@@ -86,7 +86,7 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   for (const int32_t slot : slots) {
     if (stop_.stopped()) return levels;
     LargestMemories(costs_, table.Shares(slot), &of_slot);
-    for (int stage = 0; stage < stages; ++stage) largest[stage] = Larger(largest[stage], of_slot[stage]);
+    for (int stage = 0; stage < stages; ++stage) Enlarge(of_slot[stage], &largest[stage]);
   }
   const auto held = [&](int stage) {
     const StageRecompute recompute =
