@@ -10,6 +10,8 @@
 namespace penstock::cli {
 namespace {
 
+// Ranks that share cores have some transfers wait for a core.
+constexpr double kSlowEnough = 3;
 // Of a factor.
 constexpr double kOtherFactor = 0.25;
 // A slow ring names all its steps over its slowest kind of link.
@@ -19,7 +21,9 @@ constexpr size_t kMostNamed = 4;
 
 std::string SlowLinkNews::Take(const v1::JobStatus& status) {
   std::map<std::pair<uint32_t, uint32_t>, double> slow;
-  for (const v1::SlowLink& link : status.slow_links()) slow[{link.from(), link.to()}] = link.factor();
+  for (const v1::SlowLink& link : status.slow_links()) {
+    if (link.factor() >= kSlowEnough) slow[{link.from(), link.to()}] = link.factor();
+  }
   if (SameFigures(said_, slow, kOtherFactor)) return "";
   said_ = slow;
   if (slow.empty()) return "no link is slower than the others any more";
