@@ -142,28 +142,6 @@ void MicroBatchTable::CutIntoParts(int slot) {
   if (!part_of_row_[slot].empty()) Update(slot);
 }
 
-int64_t MicroBatchTable::ForwardNs(absl::Span<const LayerCosts> costs, int stage) const {
-  int64_t longest = 0;
-  for (const LayerCosts& layers : costs) longest = std::max(longest, costs_->ForwardNs(stage, layers));
-  return longest;
-}
-
-int64_t MicroBatchTable::BackwardNs(absl::Span<const LayerCosts> costs, int stage,
-                                    const StageRecompute& recompute) const {
-  int64_t longest = 0;
-  for (const LayerCosts& layers : costs) {
-    longest = std::max(longest, costs_->BackwardNs(stage, layers, recompute));
-  }
-  return longest;
-}
-
-int64_t MicroBatchTable::WeightNs(int slot, int stage) const {
-  int64_t longest = 0;
-  for (const LayerCosts& layers : layer_costs(slot))
-    longest = std::max(longest, costs_->WeightNs(stage, layers));
-  return longest;
-}
-
 void MicroBatchTable::Update(int slot) {
   if (stale_[slot] != 0) Place(slot);
   const absl::Span<LayerCosts> costs = absl::MakeSpan(layer_costs_).subspan(at_context(slot), contexts());
@@ -171,25 +149,28 @@ void MicroBatchTable::Update(int slot) {
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
   LargestMemories(*costs_, Shares(slot), &memory_);
   const int stages = costs_->stages();
+  const bool has_selective = costs_->has_selective();
+  const absl::Span<const int32_t> recomputed = levels(slot);
+  int64_t* const figures = at(slot, Field());
   for (int stage = 0; stage < stages; ++stage) {
-    const StageRecompute recompute =
-        RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
+    const auto set = [&](Field field, int64_t value) { figures[field * stages + stage] = value; };
+    const StageRecompute recompute = RecomputeAtLevel(costs_->stage(stage), recomputed[stage], has_selective);
     const StageMemory& memory = memory_[stage];
-    const int64_t forward = ForwardNs(layer_costs(slot), stage);
-    const int64_t backward = BackwardNs(layer_costs(slot), stage, recompute);
-    at(slot, kForwardNs)[stage] = forward;
-    at(slot, kBackwardNs)[stage] = backward;
-    at(slot, kWeightNs)[stage] = WeightNs(slot, stage);
+    const int64_t forward = ForwardNs(costs, stage);
+    const int64_t backward = BackwardNs(costs, stage, recompute);
+    set(kForwardNs, forward);
+    set(kBackwardNs, backward);
+    set(kWeightNs, WeightNs(costs, stage));
     const bool sends = stage + 1 < stages && costs_->position_of(stage) != costs_->position_of(stage + 1);
-    at(slot, kNearTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kInsideNode) : 0;
-    at(slot, kFarTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kBetweenNodes) : 0;
-    at(slot, kInputBytes)[stage] = memory.input;
-    at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, memory, recompute);
-    at(slot, kPutAsideBytes)[stage] = costs_->PutAsideBytes(stage, memory) + memory.tokens;
-    at(slot, kForwardPassingBytes)[stage] = ForwardPassingBytes(memory, buffers_);
-    at(slot, kPassingBytes)[stage] = PassingBytes(memory, buffers_);
+    set(kNearTransferNs, sends ? costs_->LinkNs(memory.output, Link::kInsideNode) : 0);
+    set(kFarTransferNs, sends ? costs_->LinkNs(memory.output, Link::kBetweenNodes) : 0);
+    set(kInputBytes, memory.input);
+    set(kHeldBytes, HeldBytes(*costs_, stage, memory, recompute));
+    set(kPutAsideBytes, costs_->PutAsideBytes(stage, memory) + memory.tokens);
+    set(kForwardPassingBytes, ForwardPassingBytes(memory, buffers_));
+    set(kPassingBytes, PassingBytes(memory, buffers_));
     rank_work_[costs_->position_of(stage)] +=
-        forward + (recompute.is_none() ? backward : BackwardNs(layer_costs(slot), stage, StageRecompute()));
+        forward + (recompute.is_none() ? backward : BackwardNs(costs, stage, StageRecompute()));
   }
   work_ns_[slot] = *std::max_element(rank_work_.begin(), rank_work_.end());
 }

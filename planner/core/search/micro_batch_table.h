@@ -5,6 +5,7 @@
 // call Update, which places them on the context ranks of the stage groups anew.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -144,9 +145,22 @@ class MicroBatchTable {
   // Forward and backward pass of all stages.
   int64_t PassesNs(int slot, absl::Span<const LayerCosts> costs) const;
   // Of the slowest context rank.
-  int64_t ForwardNs(absl::Span<const LayerCosts> costs, int stage) const;
-  int64_t BackwardNs(absl::Span<const LayerCosts> costs, int stage, const StageRecompute& recompute) const;
-  int64_t WeightNs(int slot, int stage) const;
+  template <typename PassNs>
+  static int64_t Slowest(absl::Span<const LayerCosts> costs, const PassNs& pass_ns) {
+    int64_t longest = pass_ns(costs.front());
+    for (const LayerCosts& layers : costs.subspan(1)) longest = std::max(longest, pass_ns(layers));
+    return longest;
+  }
+  int64_t ForwardNs(absl::Span<const LayerCosts> costs, int stage) const {
+    return Slowest(costs, [&](const LayerCosts& layers) { return costs_->ForwardNs(stage, layers); });
+  }
+  int64_t BackwardNs(absl::Span<const LayerCosts> costs, int stage, const StageRecompute& recompute) const {
+    return Slowest(costs,
+                   [&](const LayerCosts& layers) { return costs_->BackwardNs(stage, layers, recompute); });
+  }
+  int64_t WeightNs(absl::Span<const LayerCosts> costs, int stage) const {
+    return Slowest(costs, [&](const LayerCosts& layers) { return costs_->WeightNs(stage, layers); });
+  }
 
   const CostModel* costs_;
   Placer placer_;
