@@ -41,6 +41,7 @@ core::CostModel WithoutOverhead(const core::Planner& planner) {
   const auto strip = [](core::LayerTime* time) {
     time->fixed_ns = 0;
     time->half_efficiency_tokens = 0;
+    time->packed_row_ns = 0;
   };
   for (core::LayerProfile& layer : profile.layers) {
     strip(&layer.forward);

@@ -20,8 +20,8 @@ def round_half_up(value):
     return math.floor(value + 0.5)
 
 
-def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products):
-    """T(ts, S2, tu, U2, X) with the numbers of a LayerTime; nanoseconds, not rounded."""
+def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products, packed_rows):
+    """T(ts, S2, tu, U2, X, p) with the numbers of a LayerTime; nanoseconds, not rounded."""
     result = time.fixed_ns
     if target_tokens > 0:
         work = time.target_token_ns * target_tokens + time.target_square_ns * target_squares + time.cross_ns * products
@@ -29,7 +29,7 @@ def closed_form(time, source_tokens, source_squares, target_tokens, target_squar
     if source_tokens > 0:
         work = time.source_token_ns * source_tokens + time.source_square_ns * source_squares
         result += work * (1 + time.half_efficiency_tokens / source_tokens)
-    return result
+    return result + time.packed_row_ns * packed_rows
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class LayerTimes:
 
     def _undivided(self, form, sums):
         if self._layer.loss_tokens_only:
-            return closed_form(form, 0, 0, sums.loss_positions, 0, 0)
+            return closed_form(form, 0, 0, sums.loss_positions, 0, 0, 0)
         return closed_form(
             form,
             sums.source_tokens,
@@ -139,6 +139,7 @@ class LayerTimes:
             sums.target_tokens,
             sums.target_squares,
             sums.products,
+            sums.packed_rows,
         )
 
     def _places(self, rectangle, extend_below):
@@ -318,7 +319,7 @@ class Costs:
         time = self.profile.embedding_forward
         if time is None:
             return 0.0
-        return closed_form(time, source_tokens, source_squares, target_tokens, target_squares, 0)
+        return closed_form(time, source_tokens, source_squares, target_tokens, target_squares, 0, 0)
 
     def layer_bytes(self, layer_bytes, sums, more=0.0, of_rows=0.0):
         """Bytes of a LayerBytes for a micro-batch, its target tokens having `of_rows` more each, before they are divided over tensor

@@ -30,6 +30,8 @@ def _layer(name, size, tables=None, closed_form=True, **fields):
             "source_token_ns": 37.719 * size,
             "source_square_ns": 0.31313 * size,
             "half_efficiency_tokens": 97.5,
+            # Heads have no attention.
+            "packed_row_ns": 0 if name == "head" else 417.33 * size,
         }
     if tables:
         layer["forward_ms"] = {"values": _table(tables, 0.0031 * size, gap=closed_form)}
@@ -63,7 +65,7 @@ def gpt_profile(
     layer = _layer("layer", 1.0, axes, closed_form)
     if measured:  # Backward passes apart, and a rank's part of a layer, by tensor ranks.
         layer["backward_input"] = {**_layer("part", 1.07)["forward"], "target_square_ns": 0.61713, "half_efficiency_tokens": 31.5}
-        layer["backward_weight"] = {"fixed_ns": 311.25, "target_token_ns": 83.417}
+        layer["backward_weight"] = {"fixed_ns": 311.25, "target_token_ns": 83.417, "packed_row_ns": 29.71}
         for cost, size in zip(layer["tensor"], (0.57, 0.31)):
             cost["forward"] = _layer("part", size)["forward"]
     model = {"architecture": "ARCHITECTURE_GPT", "layers": layers, "hidden": hidden, "heads": heads, "ffn": 192, "vocab": 1000}

@@ -85,6 +85,7 @@ def shares_of(reading, micro_batch, pipeline):
 def _shares_of_rows(model, rows, contexts):
     """`rows`: [((length, samples), first rank of the span, ranks of the span)]."""
     tokens, squares, losses = [0] * contexts, [0.0] * contexts, [0] * contexts
+    parts = [0] * contexts
     shares = [Share(None) for _ in range(contexts)]
     for (length, samples), first, ranks in rows:
         if not is_allowed(first, ranks, length, contexts):
@@ -92,6 +93,7 @@ def _shares_of_rows(model, rows, contexts):
         places = loss_places(samples)
         for number in range(ranks):
             context = first + number
+            parts[context] += 1
             for own in ranges_of(length, ranks, number):
                 tokens[context] += len(own)
                 losses[context] += sum(place in own for place in places)
@@ -99,7 +101,7 @@ def _shares_of_rows(model, rows, contexts):
             if ranks > 1:
                 _add_exchange(model, shares[context], (first, ranks), length, number)
     for context, share in enumerate(shares):
-        share.sums = TokenSums(False, 0, 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context])
+        share.sums = TokenSums(False, 0, parts[context], 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context])
     return shares
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class TokenSums:
     rectangle: bool
     rows: int
+    packed_rows: int
     source_length: int
     target_length: int
     source_tokens: int
@@ -58,6 +59,7 @@ def token_sums(is_t5, is_packed, micro_batch, samples, model):
         return TokenSums(
             rectangle=False,
             rows=0,
+            packed_rows=len(lengths),
             source_length=0,
             target_length=0,
             source_tokens=sum(source for source, _ in lengths),
@@ -71,6 +73,7 @@ def token_sums(is_t5, is_packed, micro_batch, samples, model):
     return TokenSums(
         rectangle=True,
         rows=rows,
+        packed_rows=0,
         source_length=source,
         target_length=target,
         source_tokens=rows * source,

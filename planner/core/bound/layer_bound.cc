@@ -228,7 +228,7 @@ void BoundBackwardForms(const CostModel& costs, LayerKind kind, const std::vecto
 double LinearNs(const LayerTime& form, const TokenSums& sums) {
   return form.target_token_ns * sums.target + form.target_square_ns * sums.target_square +
          form.cross_ns * sums.cross + form.source_token_ns * sums.source +
-         form.source_square_ns * sums.source_square;
+         form.source_square_ns * sums.source_square + form.packed_row_ns * sums.packed_rows();
 }
 
 double OverheadNs(const LayerTime& form, const TokenSums& each, double contexts) {
@@ -259,7 +259,7 @@ PerToken LayerBound::Rate() const {
   return {form.source_token_ns / contexts, form.target_token_ns / contexts};
 }
 
-LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode) {
+LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode, bool packed) {
   const LayerProfile& layer = costs.profile().layers[kind];
   LayerBound bound;
   bound.contexts = costs.group().context;
@@ -278,6 +278,10 @@ LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode
     BoundBackwardForms(costs, kind, levels, walk, &bound);
   } else {
     BoundBackward(layer, kind, levels, walk, &bound);
+  }
+  if (!packed) {
+    for (LayerTime* form : {&bound.form, &bound.backward_forms.input, &bound.backward_forms.weight})
+      form->packed_row_ns = 0;
   }
   for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
   BoundMemory(layer, kind, levels, walk, costs.group(), &bound);

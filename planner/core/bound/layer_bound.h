@@ -88,6 +88,7 @@ struct LayerBound {
 double LinearNs(const LayerTime& form, const TokenSums& sums);
 double OverheadNs(const LayerTime& form, const TokenSums& each, double contexts);
 
-LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode);
+// `packed`: all micro-batches are, so that each row takes what packed ones do.
+LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode, bool packed);
 
 }  // namespace penstock::core

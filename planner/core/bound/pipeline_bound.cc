@@ -31,6 +31,11 @@ void AddExchange(const Stage& stage, bool divided, bool forward, LayerVector* pa
   if (stage.last && forward) (*pass)[kTargetExchange] += static_cast<double>(kHeadHalves);
 }
 
+bool PacksAll(const Job& job) {
+  if (job.policy == Policy::kDynamic) return job.layout == LayoutChoice::kPacked;
+  return job.policy == Policy::kPacked || job.policy == Policy::kTokenBudget;
+}
+
 StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLayerKinds>& layers, int index) {
   const Stage& stage = costs.stage(index);
   const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
@@ -130,7 +135,7 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
     exchange_ns = latency;
   }
   for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
-    layers[kind] = BoundLayer(costs, kind, job.recompute);
+    layers[kind] = BoundLayer(costs, kind, job.recompute, PacksAll(job));
   }
   for (int stage = 0; stage < costs.stages(); ++stage) {
     stages.push_back(BoundStage(costs, layers, stage));

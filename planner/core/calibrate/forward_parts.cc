@@ -8,7 +8,10 @@ namespace {
 LayerTime TermOf(const LayerTime& time, ForwardTerm term) {
   LayerTime result;
   result.half_efficiency_tokens = time.half_efficiency_tokens;
-  if (term == ForwardTerm::kFixed) result.fixed_ns = time.fixed_ns;
+  if (term == ForwardTerm::kFixed) {
+    result.fixed_ns = time.fixed_ns;
+    result.packed_row_ns = time.packed_row_ns;
+  }
   if (term == ForwardTerm::kTokens) {
     result.target_token_ns = time.target_token_ns;
     result.source_token_ns = time.source_token_ns;
@@ -29,7 +32,8 @@ bool HasTables(const LayerProfile& layer) {
 
 bool IsZero(const LayerTime& time) {
   return time.fixed_ns == 0 && time.target_token_ns == 0 && time.source_token_ns == 0 &&
-         time.target_square_ns == 0 && time.cross_ns == 0 && time.source_square_ns == 0;
+         time.target_square_ns == 0 && time.cross_ns == 0 && time.source_square_ns == 0 &&
+         time.packed_row_ns == 0;
 }
 
 int CountOf(const Stage& stage, LayerKind kind) {

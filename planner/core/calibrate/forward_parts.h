@@ -1,5 +1,5 @@
-// A forward pass as a sum of what its layers take for being there, for their tokens and for the squares of
-// their lengths: parts whose costs can be wrong by factors of their own.
+// A forward pass as a sum of what its layers take for being there and for each call of a kernel, for their
+// tokens and for the squares of their lengths: parts whose costs can be wrong by factors of their own.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@ namespace penstock::core {
 
 // What a part is of the forward pass of one kind of layer.
 enum class ForwardTerm : uint8_t {
+  // With what packed rows take each.
   kFixed,
   kTokens,
   kSquares,

@@ -59,7 +59,17 @@ absl::Status CheckTime(const std::string& field, const v1::LayerTime& time) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".cross_ns", time.cross_ns(), kSquareNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_token_ns", time.source_token_ns(), kTokenNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_square_ns", time.source_square_ns(), kSquareNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".packed_row_ns", time.packed_row_ns(), kPassNs));
   return Check(field + ".half_efficiency_tokens", time.half_efficiency_tokens(), kTokens);
+}
+
+// Of a head or the embeddings, which have no attention.
+absl::Status CheckTimeOfTokens(const std::string& field, const v1::LayerTime& time) {
+  PENSTOCK_RETURN_IF_ERROR(CheckTime(field, time));
+  if (time.packed_row_ns() == 0) return absl::OkStatus();
+  return WrongInProfile(
+      field + ".packed_row_ns",
+      absl::StrCat(time.packed_row_ns(), "; leave it out: without attention, rows take nothing"));
 }
 
 absl::Status CheckBytes(const std::string& field, const v1::LayerBytes& bytes) {
@@ -100,6 +110,7 @@ absl::Status CheckRatios(const std::string& field, const v1::LayerCost& layer) {
 }
 
 absl::Status CheckTensorCosts(const std::string& field, const v1::LayerCost& layer) {
+  const auto check_forward = layer.name() == "head" ? CheckTimeOfTokens : CheckTime;
   uint32_t before = 1;
   uint32_t expert_before = 1;
   for (int i = 0; i < layer.tensor_size(); ++i) {
@@ -121,7 +132,7 @@ absl::Status CheckTensorCosts(const std::string& field, const v1::LayerCost& lay
     expert_before = expert;
     PENSTOCK_RETURN_IF_ERROR(Check(name + ".efficiency", cost.efficiency(), kEfficiency));
     if (cost.efficiency() == 0) return WrongInProfile(name + ".efficiency", "0; must be above 0");
-    PENSTOCK_RETURN_IF_ERROR(CheckTime(name + ".forward", cost.forward()));
+    PENSTOCK_RETURN_IF_ERROR(check_forward(name + ".forward", cost.forward()));
   }
   return absl::OkStatus();
 }
@@ -145,7 +156,8 @@ absl::Status CheckBackwardForms(const std::string& field, const v1::LayerCost& l
 
 absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, size_t points) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".parameter_bytes", layer.parameter_bytes(), kParameterBytes));
-  PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".forward", layer.forward()));
+  const auto check_forward = layer.name() == "head" ? CheckTimeOfTokens : CheckTime;
+  PENSTOCK_RETURN_IF_ERROR(check_forward(field + ".forward", layer.forward()));
   PENSTOCK_RETURN_IF_ERROR(
       Check(field + ".backward_ratio_none", layer.backward_ratio_none(), kBackwardRatio));
   PENSTOCK_RETURN_IF_ERROR(
@@ -306,7 +318,7 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   }
   PENSTOCK_RETURN_IF_ERROR(
       Check("embedding_parameter_bytes", profile.embedding_parameter_bytes(), kParameterBytes));
-  PENSTOCK_RETURN_IF_ERROR(CheckTime("embedding_forward", profile.embedding_forward()));
+  PENSTOCK_RETURN_IF_ERROR(CheckTimeOfTokens("embedding_forward", profile.embedding_forward()));
   const double state = profile.state_bytes_per_parameter_byte();
   const double sharded = profile.sharded_state_bytes_per_parameter_byte();
   PENSTOCK_RETURN_IF_ERROR(Check("state_bytes_per_parameter_byte", state, kStateRatio));

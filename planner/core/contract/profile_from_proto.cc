@@ -161,8 +161,9 @@ absl::Status ReadLayers(const v1::CostProfile& proto, Architecture architecture,
 }  // namespace
 
 LayerTime LayerTimeFromProto(const v1::LayerTime& time) {
-  return {time.fixed_ns(),        time.target_token_ns(),  time.target_square_ns(),      time.cross_ns(),
-          time.source_token_ns(), time.source_square_ns(), time.half_efficiency_tokens()};
+  return {
+      time.fixed_ns(),        time.target_token_ns(),  time.target_square_ns(),       time.cross_ns(),
+      time.source_token_ns(), time.source_square_ns(), time.half_efficiency_tokens(), time.packed_row_ns()};
 }
 
 LayerBytes LayerBytesFromProto(const v1::LayerBytes& bytes) {

@@ -203,7 +203,8 @@ TokenSums CostModel::EvenShare(const TokenSums& whole) const {
   const int contexts = group().context;
   if (contexts == 1) return whole;
   TokenSums share;
-  share.rows = whole.rows;
+  // Whoever has the mean of the work has this many of its rows at least, be they divided or not.
+  share.rows = whole.rows > 0 ? std::max(1, whole.rows / contexts) : 0;
   share.source = whole.source / contexts;
   share.target = whole.target / contexts;
   share.source_square = whole.source_square / contexts;

@@ -16,6 +16,7 @@ double LayerTime::operator()(const TokenSums& sums) const {
     time += (source_token_ns * sums.source + source_square_ns * sums.source_square) *
             (1.0 + half_efficiency_tokens / sums.source);
   }
+  if (packed_row_ns > 0) time += packed_row_ns * sums.packed_rows();
   return time;
 }
 

@@ -25,6 +25,9 @@ struct TokenSums {
   double cross = 0;
   // Positions that the loss counts.
   double loss = 0;
+
+  // Rows whose attention is computed one by one.
+  int32_t packed_rows() const { return layout == Layout::kPacked ? rows : 0; }
 };
 
 // What a head that runs at loss positions only computes.

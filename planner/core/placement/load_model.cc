@@ -17,6 +17,7 @@ LoadModel::LoadModel(const CostModel& costs) {
     const double layer_passes = layers_ * (1 + backward_ratio_) / model.form_divisor(kDecoder);
     token_ns_ = layer_passes * layer.target_token_ns;
     square_ns_ = layer_passes * layer.target_square_ns;
+    row_ns_ = layer_passes * layer.packed_row_ns;
     half_tokens_ = layer.half_efficiency_tokens;
   }
   const LayerTime& head = model.form(kHead);
@@ -46,6 +47,7 @@ void LoadModel::SetFrom(const LayerTime& forward, double forward_divisor, const 
   const auto add = [&](const LayerTime& form, double divisor) {
     token_ns_ += layers_ * form.target_token_ns / divisor;
     square_ns_ += layers_ * form.target_square_ns / divisor;
+    row_ns_ += layers_ * form.packed_row_ns / divisor;
     overhead += layers_ * form.target_token_ns / divisor * form.half_efficiency_tokens;
   };
   add(forward, forward_divisor);
@@ -55,7 +57,7 @@ void LoadModel::SetFrom(const LayerTime& forward, double forward_divisor, const 
 }
 
 double LoadModel::WorkNs(double length, double loss) const {
-  return (token_ns_ + token_exchange_ns_) * length + square_ns_ * length * length +
+  return row_ns_ + (token_ns_ + token_exchange_ns_) * length + square_ns_ * length * length +
          loss_ns_ * (head_at_loss_only_ ? loss : length);
 }
 
@@ -64,6 +66,7 @@ Load LoadModel::Part(double length, double loss, int ranks, Link link) const {
   part.tokens = length / ranks;
   part.squares = length * length / ranks;
   part.loss = loss / ranks;
+  part.rows = 1;
   if (ranks == 1) return part;
   const auto at = static_cast<size_t>(link);
   part.divided_squares = part.squares;
@@ -87,6 +90,7 @@ double LoadModel::TimeNs(const Load& load) const {
   const double speed = 1 + half_tokens_ / load.tokens;
   double time =
       (token_ns_ * load.tokens + square_ns_ * load.squares) * speed + token_exchange_ns_ * load.tokens;
+  if (row_ns_ > 0) time += row_ns_ * load.rows;
   const double positions = head_at_loss_only_ ? load.loss : load.tokens;
   if (positions > 0) time += loss_ns_ * (positions + half_loss_);
   const double exchange = ExchangeNs(load);

@@ -20,6 +20,8 @@ struct Load {
   double room = 0;
   double squares = 0;
   double loss = 0;
+  // That it has a part of.
+  int32_t rows = 0;
   // Of rows that are divided.
   double divided_squares = 0;
   // Of keys and values, in one layer forward, nanoseconds, without latencies.
@@ -46,6 +48,7 @@ class LoadModel {
 
   double token_ns_ = 0;
   double square_ns_ = 0;
+  double row_ns_ = 0;
   double loss_ns_ = 0;
   // Tokens and positions at which half of the speed is reached.
   double half_tokens_ = 0;
@@ -68,6 +71,7 @@ inline void AddTo(const Load& part, int times, Load* load) {
   load->room += times * part.room;
   load->squares += times * part.squares;
   load->loss += times * part.loss;
+  load->rows += times * part.rows;
   load->divided_squares += times * part.divided_squares;
   load->exchange_ns += times * part.exchange_ns;
   for (size_t link = 0; link < kLinks; ++link) load->divided_rows[link] += times * part.divided_rows[link];

@@ -149,7 +149,8 @@ bool StartMaker::Fits(const TokenSums& sums) const {
 }
 
 // A rectangle computes at least the tokens of its samples, so it can only win where the profile has measured
-// rectangles as faster than what its closed form says of rows. Asks about some of the samples, alone.
+// rectangles as faster than what its closed form says of rows, or where each packed row takes time. Asks
+// about some of the samples, alone.
 bool StartMaker::PaddingMayPay() const {
   const BottleneckTime time(costs_, job_.recompute);
   const size_t step = std::max<size_t>(1, tokens_.size() / kComparedSamples);

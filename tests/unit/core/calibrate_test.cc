@@ -65,6 +65,23 @@ TEST(CalibrateTest, AWrongProfileForetellsTheIterationsAfterAFit) {
   }
 }
 
+TEST(CalibrateTest, PackedRowsTakeAsManyTimesWhatWasPlannedAsLayersForBeingThere) {
+  v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_layout(v1::LAYOUT_CHOICE_PACKED);
+  v1::LayerTime& layer = *job.mutable_profile()->mutable_layers(0)->mutable_forward();
+  layer.set_fixed_ns(400);
+  layer.set_packed_row_ns(300);
+  CostFactors truth;
+  truth.forward[kDecoder].fixed = 3;
+  const v1::CostProfile ran_with = ReviseProfile(job.profile(), Architecture::kGpt, truth);
+  EXPECT_EQ(ran_with.layers(0).forward().packed_row_ns(), 900);
+  const Ran ran(job, ran_with, 6);
+  EXPECT_GT(ran.WorstError(job.profile()), kRounding);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
+}
+
 TEST(CalibrateTest, LinksInsideOfNodesAndBetweenThemAreToldApart) {
   v1::JobSpec job = GptJob(4, 1, v1::POLICY_DYNAMIC);
   v1::Cluster& cluster = *job.mutable_profile()->mutable_cluster();

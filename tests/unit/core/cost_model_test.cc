@@ -126,6 +126,32 @@ TEST(CostModelTest, ClosedFormsOfABackwardPassAreBothThereOrNone) {
               testing::HasSubstr("layers[0].backward_input.target_token_ns"));
 }
 
+TEST(CostModelTest, EachRowOfAPackedMicroBatchMayTakeTime) {
+  LayerTime time;
+  time.fixed_ns = 5;
+  time.target_token_ns = 2;
+  time.half_efficiency_tokens = 50;
+  time.packed_row_ns = 7;
+  EXPECT_DOUBLE_EQ(time(Packed({{0, 10, 0}, {0, 30, 0}, {0, 10, 0}})), 5 + 2 * 50 * 2 + 3 * 7);
+  EXPECT_DOUBLE_EQ(time(PaddedSums(5, 0, 10)), 5 + 2 * 50 * 2);
+}
+
+TEST(CostModelTest, RowsTakeNothingWhereThereIsNoAttention) {
+  const auto check = [](const auto& change) {
+    v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+    change(job.mutable_profile());
+    const absl::Status status = ProfileFromProto(job.profile(), Architecture::kGpt).status();
+    return std::string(status.message());
+  };
+  EXPECT_THAT(check([](v1::CostProfile* profile) {
+                profile->mutable_layers(1)->mutable_forward()->set_packed_row_ns(3);
+              }),
+              testing::HasSubstr("layers[1].forward.packed_row_ns: 3; leave it out"));
+  EXPECT_THAT(
+      check([](v1::CostProfile* profile) { profile->mutable_embedding_forward()->set_packed_row_ns(3); }),
+      testing::HasSubstr("embedding_forward.packed_row_ns: 3; leave it out"));
+}
+
 TEST(CostModelTest, EfficiencyRaisesTheTimeOfSmallMicroBatches) {
   LayerTime time;
   time.fixed_ns = 5;

@@ -36,6 +36,7 @@ v1::JobSpec RandomGroupJob(uint32_t contexts, Random* random) {
       layer.set_loss_tokens_only(random->Chance(50));
     } else {
       layer.mutable_forward()->set_target_square_ns(square);
+      if (random->Chance(30)) layer.mutable_forward()->set_packed_row_ns(random->Range(1, 300));
     }
     layer.mutable_forward()->set_fixed_ns(random->Range(0, 3000));
     layer.mutable_forward()->set_half_efficiency_tokens(half_efficiency);

@@ -261,6 +261,17 @@ void RandomWindows(uint32_t percent, Random random, v1::ModelSpec* model) {
   if (random.Chance(50)) model->set_windowless_interval(random.Range(2, 4));
 }
 
+// Kernels that are called for each packed row.
+void RandomRows(Random* random, v1::CostProfile* profile) {
+  for (v1::LayerCost& layer : *profile->mutable_layers()) {
+    if (layer.name() == "head") continue;
+    layer.mutable_forward()->set_packed_row_ns(random->Range(1, 200));
+    if (!layer.has_backward_input()) continue;
+    layer.mutable_backward_input()->set_packed_row_ns(random->Range(0, 200));
+    layer.mutable_backward_weight()->set_packed_row_ns(random->Range(0, 20));
+  }
+}
+
 void RandomPlanning(bool several_stages, Random* random, v1::PlanningOptions* planning) {
   static constexpr v1::Policy kBaselines[] = {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
                                               v1::POLICY_TOKEN_BUDGET};
@@ -377,6 +388,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   }
   Random backward(seed + (uint64_t{5} << 40));
   if (backward.Chance(limits.backward_forms_percent)) RandomBackwardForms(&backward, job.mutable_profile());
+  Random rows(seed + (uint64_t{9} << 40));
+  if (rows.Chance(25)) RandomRows(&rows, job.mutable_profile());
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));
