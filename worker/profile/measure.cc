@@ -56,7 +56,8 @@ FiguresOfStage FiguresOfLayer(const ShapeWindows& windows) {
 
 TokenFigures SourceFigures(const MicroBatch& shape, int64_t) {
   const TokenFigures figures = FiguresOf(shape);
-  return {.source = figures.source, .source_square = figures.source_square};
+  return {
+      .source = figures.source, .source_square = figures.source_square, .packed_rows = figures.packed_rows};
 }
 
 // Head and embedding do not care how tokens are divided into rows.

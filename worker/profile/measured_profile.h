@@ -17,6 +17,8 @@ struct TokenFigures {
   double target_square = 0;
   // Sum of s * u.
   double cross = 0;
+  // Rows of a packed micro-batch; 0 of a rectangle.
+  double packed_rows = 0;
 };
 
 // v1::LayerTime.
@@ -28,15 +30,16 @@ struct MeasuredTime {
   double source_token_ns = 0;
   double source_square_ns = 0;
   double half_efficiency_tokens = 0;
+  double packed_row_ns = 0;
 
   void Scale(double by) {
-    for (double* time :
-         {&fixed_ns, &target_token_ns, &target_square_ns, &cross_ns, &source_token_ns, &source_square_ns})
+    for (double* time : {&fixed_ns, &target_token_ns, &target_square_ns, &cross_ns, &source_token_ns,
+                         &source_square_ns, &packed_row_ns})
       *time *= by;
   }
 
   double operator()(const TokenFigures& tokens) const {
-    double time = fixed_ns;
+    double time = fixed_ns + packed_row_ns * tokens.packed_rows;
     if (tokens.target > 0) {
       time += (target_token_ns * tokens.target + target_square_ns * tokens.target_square +
                cross_ns * tokens.cross) *

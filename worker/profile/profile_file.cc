@@ -23,6 +23,7 @@ v1::LayerTime ToProto(const MeasuredTime& time) {
   proto.set_source_token_ns(time.source_token_ns);
   proto.set_source_square_ns(time.source_square_ns);
   proto.set_half_efficiency_tokens(time.half_efficiency_tokens);
+  proto.set_packed_row_ns(time.packed_row_ns);
   return proto;
 }
 

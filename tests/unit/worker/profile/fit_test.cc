@@ -51,6 +51,21 @@ TEST(FitTime, FindsTheTermsOfADecoderThatSeesASource) {
   EXPECT_NEAR(fitted.source_token_ns, 120, 1);
 }
 
+TEST(FitTime, TellsWhatPackedRowsTakeFromWhatTheirTokensDo) {
+  const MeasuredTime time = {
+      .fixed_ns = 4e4, .target_token_ns = 900, .target_square_ns = 0.5, .packed_row_ns = 2.5e4};
+  std::vector<CostPoint> points = PointsOf(time);
+  for (const double length : {4.0, 16.0, 64.0}) {
+    const TokenFigures tokens = {
+        .target = 16 * length, .target_square = 16 * length * length, .packed_rows = 16};
+    points.push_back({tokens, time(tokens)});
+  }
+  const MeasuredTime fitted = FitTime(points);
+  EXPECT_NEAR(fitted.packed_row_ns, 2.5e4, 1);
+  EXPECT_NEAR(fitted.target_token_ns, 900, 1e-3);
+  EXPECT_EQ(FitTime(PointsOf(time)).packed_row_ns, 0);
+}
+
 TEST(FitTime, WithoutSquaresLeavesThatTermOut) {
   std::vector<CostPoint> points = PointsOf({.fixed_ns = 1000, .target_token_ns = 30});
   for (CostPoint& point : points) point.tokens.target_square = 0;

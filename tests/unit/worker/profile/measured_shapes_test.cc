@@ -28,10 +28,31 @@ TEST(MeasuredShapes, GrowAndStayWithinTheLimits) {
   for (const MicroBatch& shape : shapes) {
     for (const uint32_t length : shape.target_tokens) longest = std::max(longest, length);
   }
-  EXPECT_EQ(longest, 600U);
+  EXPECT_EQ(longest, 599U);
   const auto packed = [](const MicroBatch& shape) { return shape.layout == Layout::kPacked; };
   EXPECT_TRUE(std::any_of(shapes.begin(), shapes.end(), packed));
   EXPECT_FALSE(std::all_of(shapes.begin(), shapes.end(), packed));
+}
+
+TEST(MeasuredShapes, HaveThePackedRowsOfARectangleBesideIt) {
+  int alike = 0;
+  const std::vector<MicroBatch> shapes = MeasuredShapes(Config(256), 4096);
+  for (const MicroBatch& packed : shapes) {
+    if (packed.layout != Layout::kPacked) continue;
+    for (const MicroBatch& rectangle : shapes)
+      alike += rectangle.layout == Layout::kPadded && rectangle.target_tokens == packed.target_tokens ? 1 : 0;
+  }
+  EXPECT_GE(alike, 2);
+}
+
+TEST(MeasuredShapes, HaveLengthsWithTheMeanRestOfWhatKernelsTakeAtOnce) {
+  for (const int64_t longest : {64, 512, 600, 4096}) {
+    for (const MicroBatch& shape : MeasuredShapes(Config(longest), 16384)) {
+      if (shape.layout == Layout::kPacked) continue;
+      EXPECT_EQ(shape.target_length % 16, 7) << longest;
+      EXPECT_LE(shape.target_length, longest);
+    }
+  }
 }
 
 TEST(MeasuredShapes, ExistForAModelOfShortSamples) {
@@ -60,6 +81,8 @@ TEST(MeasuredShapes, CountTheirTokens) {
   EXPECT_EQ(FiguresOf(packed).target_square, 34);
   EXPECT_EQ(FiguresOf(packed).source_square, 5);
   EXPECT_EQ(FiguresOf(packed).cross, 11);
+  EXPECT_EQ(FiguresOf(packed).packed_rows, 2);
+  EXPECT_EQ(FiguresOf(PaddedShape(2, {0, 5})).packed_rows, 0);
   EXPECT_EQ(FiguresOf(PaddedShape(2, {0, 5})).target_square, 50);
   EXPECT_EQ(PaddedShape(2, {0, 5}).computed_tokens, 10);
 }

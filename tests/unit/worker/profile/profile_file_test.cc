@@ -13,8 +13,12 @@ using ::testing::HasSubstr;
 
 TEST(ProfileFile, HoldsWhatWasMeasured) {
   MeasuredProfile measured;
-  measured.layer.forward = {
-      .fixed_ns = 1, .target_token_ns = 2, .target_square_ns = 3, .cross_ns = 5, .half_efficiency_tokens = 4};
+  measured.layer.forward = {.fixed_ns = 1,
+                            .target_token_ns = 2,
+                            .target_square_ns = 3,
+                            .cross_ns = 5,
+                            .half_efficiency_tokens = 4,
+                            .packed_row_ns = 8};
   measured.layer.backward = {{.target_square_ns = 7}, {.target_token_ns = 6}};
   measured.layer.backward_input_share = 0.625;
   measured.layer.backward_ratio_full = 2.5;
@@ -38,6 +42,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(layer.forward().fixed_ns(), 1);
   EXPECT_EQ(layer.forward().target_token_ns(), 2);
   EXPECT_EQ(layer.forward().target_square_ns(), 3);
+  EXPECT_EQ(layer.forward().packed_row_ns(), 8);
   EXPECT_EQ(layer.forward().half_efficiency_tokens(), 4);
   EXPECT_EQ(layer.forward().cross_ns(), 5);
   EXPECT_EQ(layer.backward_ratio_full(), 2.5);
