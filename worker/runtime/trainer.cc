@@ -159,9 +159,13 @@ void Trainer::MakeResharding(const Program& program) {
     ends.stages[number] = &stage->flat_parameters();
     parts.stages[number] = stage.get();
   }
-  const auto element_bytes = static_cast<int64_t>(share_->values.element_size());
-  resharding_ = std::make_unique<Resharding>(std::move(parts),
-                                             MakeReshardRoutes(ends, element_bytes, parts_.round_bytes));
+  std::shared_ptr<const ReshardRoutes>& routes = routes_[program.strategy];
+  if (routes == nullptr) {
+    const auto element_bytes = static_cast<int64_t>(share_->values.element_size());
+    routes =
+        std::make_shared<const ReshardRoutes>(MakeReshardRoutes(ends, element_bytes, parts_.round_bytes));
+  }
+  resharding_ = std::make_unique<Resharding>(std::move(parts), routes);
 }
 
 void Trainer::LearnStrategies(const Program& program) {
@@ -213,8 +217,9 @@ absl::Status Trainer::Enter(const Program& program) {
   }
   if (parts_.watches_steps) executor.step_begins = [this] { holds_.reset(); };
   executor_ = std::make_unique<Executor>(std::move(executor), TokensOf(strategy_));
-  // Random values and pieces of files were there beside the parameters, or other stages.
-  ReturnFreedMemory();
+  // Random values and pieces of files were there beside the parameters. Later stages of one strategy take
+  // what those of another leave.
+  if (entered_.insert(strategy_).second) ReturnFreedMemory();
   return absl::OkStatus();
 }
 

@@ -139,6 +139,8 @@ class Trainer {
   JobConfig job_;
   // Those of them that the communicator has joined.
   std::set<uint32_t> joined_;
+  // Those that this rank has trained on.
+  std::set<uint32_t> entered_;
   // Where parameters live in shares: who has what, and this rank's.
   std::optional<ShareLayout> layout_;
   std::optional<FlatParameters> share_;
@@ -152,6 +154,8 @@ class Trainer {
   int tensor_rank_ = 0;
   std::unique_ptr<AdamW> optimizer_;
   std::optional<uint64_t> holds_;
+  // By strategy that was entered: what goes between shares and its stages.
+  std::map<uint32_t, std::shared_ptr<const ReshardRoutes>> routes_;
   std::unique_ptr<Resharding> resharding_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<InstructionOrder> order_;

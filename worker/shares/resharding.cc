@@ -56,7 +56,7 @@ Resharding::Messages Resharding::PackShare(const ReshardRound& round) const {
         blocks, messages.back(), [&](const BufferBlock&) { return flat; }, Gather);
   }
   Messages by_rank;
-  for (const size_t message : routes_.share_message) by_rank.push_back(messages[message]);
+  for (const size_t message : routes_->share_message) by_rank.push_back(messages[message]);
   return by_rank;
 }
 
@@ -91,10 +91,10 @@ Resharding::Messages Resharding::PackStages(const ReshardRound& round) const {
 }
 
 Resharding::Messages Resharding::RoomForShare(const ReshardRound& round) const {
-  Messages room(routes_.share_message.size());
+  Messages room(routes_->share_message.size());
   for (size_t holder = 0; holder < room.size(); ++holder) {
     if (holder == parts_.rank) continue;
-    const std::vector<BufferBlock>& blocks = round.of_share[routes_.share_message[holder]];
+    const std::vector<BufferBlock>& blocks = round.of_share[routes_->share_message[holder]];
     room[holder] = at::empty({ElementsOf(blocks)}, parts_.share->gradients.options());
   }
   return room;
@@ -103,7 +103,7 @@ Resharding::Messages Resharding::RoomForShare(const ReshardRound& round) const {
 void Resharding::AddToShare(const ReshardRound& round, const Messages& received) const {
   for (size_t holder = 0; holder < received.size(); ++holder) {
     ForEachBlock(
-        round.of_share[routes_.share_message[holder]], received[holder],
+        round.of_share[routes_->share_message[holder]], received[holder],
         [&](const BufferBlock&) { return parts_.share->gradients; }, Add);
   }
 }
@@ -157,9 +157,9 @@ absl::Status Resharding::TakeRounds(size_t end) {
   }
   for (; taken_ < end; ++taken_) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        Travelling next, Start(routes_.rounds[taken_], &Resharding::PackStages, &Resharding::RoomForShare));
+        Travelling next, Start(routes_->rounds[taken_], &Resharding::PackStages, &Resharding::RoomForShare));
     if (taken_ > 0)
-      PENSTOCK_RETURN_IF_ERROR(End(routes_.rounds[taken_ - 1], travelling_, &Resharding::AddToShare));
+      PENSTOCK_RETURN_IF_ERROR(End(routes_->rounds[taken_ - 1], travelling_, &Resharding::AddToShare));
     travelling_ = std::move(next);
   }
   return absl::OkStatus();
@@ -167,7 +167,7 @@ absl::Status Resharding::TakeRounds(size_t end) {
 
 absl::Status Resharding::TakeGradients() {
   PENSTOCK_RETURN_IF_ERROR(TakeRounds(rounds()));
-  PENSTOCK_RETURN_IF_ERROR(End(routes_.rounds.back(), travelling_, &Resharding::AddToShare));
+  PENSTOCK_RETURN_IF_ERROR(End(routes_->rounds.back(), travelling_, &Resharding::AddToShare));
   travelling_ = {};
   taken_ = 0;
   return RunTorch("the gradients of the stages", [&] {

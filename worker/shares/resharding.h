@@ -3,7 +3,7 @@
 // assignment"): what an all-gather and a reduce-scatter are to replicas of one mesh, for any mesh.
 //
 //   Resharding resharding({.rank = rank, .share = &share, .stages = stages, .communicator = communicator,
-//                          .world = world}, MakeReshardRoutes(ends));
+//                          .world = world}, routes);               // of MakeReshardRoutes
 //   for (size_t count = 1; count <= resharding.rounds(); ++count) resharding.BringRounds(count);
 //   resharding.BringParameters();                          // the end of the last one
 //   ... passes; while the last ones run: resharding.TakeRounds(ready) ...
@@ -46,14 +46,14 @@ struct ReshardingParts {
 // RESOURCE_EXHAUSTED (memory), INTERNAL.
 class Resharding {
  public:
-  Resharding(ReshardingParts parts, ReshardRoutes routes)
+  Resharding(ReshardingParts parts, std::shared_ptr<const ReshardRoutes> routes)
       : parts_(std::move(parts)), routes_(std::move(routes)) {}
 
   const FlatParameters& share() const { return *parts_.share; }
-  size_t rounds() const { return routes_.rounds.size(); }
+  size_t rounds() const { return routes_->rounds.size(); }
   // Of this rank's stages: where the lowest gradient begins that the round, not the last one, takes. By
   // stage; a stage of which it takes nothing is left out.
-  const std::map<uint32_t, int64_t>& BeginsOf(size_t round) const { return routes_.rounds[round].begins; }
+  const std::map<uint32_t, int64_t>& BeginsOf(size_t round) const { return routes_->rounds[round].begins; }
 
   // Fills the parameters of the stages: the bits that the shares have.
   absl::Status BringParameters();
@@ -87,7 +87,9 @@ class Resharding {
   using Unpack = void (Resharding::*)(const ReshardRound& round, const Messages& received) const;
 
   // The one that is brought behind so many others.
-  const ReshardRound& RoundOfParameters(size_t before) const { return routes_.rounds[rounds() - 1 - before]; }
+  const ReshardRound& RoundOfParameters(size_t before) const {
+    return routes_->rounds[rounds() - 1 - before];
+  }
 
   absl::StatusOr<Travelling> Start(const ReshardRound& round, Pack pack, Pack make_room);
   // Waits for what has been started.
@@ -103,7 +105,7 @@ class Resharding {
   void AddToShare(const ReshardRound& round, const Messages& received) const;
 
   const ReshardingParts parts_;
-  const ReshardRoutes routes_;
+  const std::shared_ptr<const ReshardRoutes> routes_;
   // Of the parameters of this iteration: rounds that have been started, of which the last one travels.
   size_t brought_ = 0;
   Travelling bringing_;

@@ -118,7 +118,8 @@ class RoundsFixture : public ::testing::Test {
       ends.stages[number] = &stages_[number]->flat_parameters();
       parts.stages[number] = stages_[number].get();
     }
-    resharding_ = std::make_unique<Resharding>(parts, MakeReshardRoutes(ends, 8, /*round_bytes=*/1));
+    resharding_ = std::make_unique<Resharding>(
+        parts, std::make_shared<const ReshardRoutes>(MakeReshardRoutes(ends, 8, /*round_bytes=*/1)));
     parts_.resharding = resharding_.get();
     parts_.order = &order_;
     parts_.communicator = &communicator_;

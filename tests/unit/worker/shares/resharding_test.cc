@@ -121,12 +121,13 @@ class ReshardingRank {
       ends.stages[number] = &stages_[number]->flat_parameters();
       parts.stages[number] = stages_[number].get();
     }
-    routes_ = MakeReshardRoutes(ends, share_.values.element_size(), round_bytes);
+    routes_ = std::make_shared<const ReshardRoutes>(
+        MakeReshardRoutes(ends, share_.values.element_size(), round_bytes));
     resharding_ = std::make_unique<Resharding>(parts, routes_);
   }
 
   Resharding& resharding() { return *resharding_; }
-  const ReshardRoutes& routes() const { return routes_; }
+  const ReshardRoutes& routes() const { return *routes_; }
   const ShareLayout& layout() const { return layout_; }
   const FlatParameters& share() const { return share_; }
   const std::map<uint32_t, std::unique_ptr<Stage>>& stages() const { return stages_; }
@@ -137,7 +138,7 @@ class ReshardingRank {
   const FlatParameters share_;
   ThreadStageGroup group_;
   std::map<uint32_t, std::unique_ptr<Stage>> stages_;
-  ReshardRoutes routes_;
+  std::shared_ptr<const ReshardRoutes> routes_;
   std::unique_ptr<Resharding> resharding_;
 };
 
