@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "common/mesh/rank_places.h"
 #include "common/status/status_macros.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/contract/passes.h"
 #include "planner/core/cost/cost_model.h"

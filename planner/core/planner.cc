@@ -11,6 +11,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/content_hash.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/limits.h"

@@ -12,6 +12,7 @@
 #include "planner/core/audit/audit_costs.h"
 #include "planner/core/audit/audit_list.h"
 #include "planner/core/audit/audit_options.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/plan_of_mesh.h"

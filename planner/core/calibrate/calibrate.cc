@@ -18,7 +18,7 @@
 #include "planner/core/calibrate/measured_expert_load.h"
 #include "planner/core/calibrate/measured_noise.h"
 #include "planner/core/calibrate/revise_profile.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/replay/program_set_of_plan.h"
 #include "planner/core/replay/times_under_noise.h"

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/contract/transfer_ends.h"
 

@@ -1,10 +1,9 @@
-// From the contract's job and batch to the core's, validated field by field.
+// From the contract's job to the core's, validated field by field.
 #pragma once
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "penstock/v1/job.pb.h"
-#include "penstock/v1/plan.pb.h"
 #include "planner/core/model/types.h"
 #include "planner/core/topology/world.h"
 
@@ -14,8 +13,5 @@ namespace penstock::core {
 // Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a value that
 // this version cannot plan yet); both name the field.
 absl::StatusOr<Job> JobFromProto(const v1::JobSpec& job, const World& world = {});
-
-// Possible errors: INVALID_ARGUMENT ("batch.samples[3]: ...").
-absl::StatusOr<Batch> BatchFromProto(const v1::Batch& batch, const Job& job);
 
 }  // namespace penstock::core

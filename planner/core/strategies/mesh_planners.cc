@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/cost/world_reshard.h"
 #include "planner/core/strategies/bound_of_meshes.h"
 #include "planner/core/strategies/merge_plans.h"

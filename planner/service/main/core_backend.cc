@@ -11,7 +11,7 @@
 #include "planner/core/calibrate/calibrate.h"
 #include "planner/core/calibrate/durations.h"
 #include "planner/core/calibrate/passes_from_proto.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/plan_of_mesh.h"
 #include "planner/core/planner.h"
 #include "planner/core/strategies/strategy_planner.h"

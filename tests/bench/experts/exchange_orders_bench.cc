@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/cost/profile_reader.h"

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/core/comm/build_programs.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/simulate/bubble.h"

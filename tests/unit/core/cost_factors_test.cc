@@ -8,7 +8,7 @@
 #include "planner/core/calibrate/durations.h"
 #include "planner/core/calibrate/least_squares.h"
 #include "planner/core/calibrate/revise_profile.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/replay/program_set_of_plan.h"
 #include "planner/core/simulate/simulator.h"

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/grid_table.h"

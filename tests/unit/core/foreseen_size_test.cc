@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/search/policies.h"
 #include "tests/bench/bench_job.h"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "planner/core/comm/build_programs.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/simulate/memory_account.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
 #include "tests/unit/core/brute_force.h"
 #include "tests/unit/core/job_builder.h"

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/content_hash.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/plan_to_proto.h"

@@ -15,7 +15,7 @@
 
 #include "planner/core/calibrate/calibrate.h"
 #include "planner/core/calibrate/durations.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/replay/program_set_of_plan.h"
 #include "planner/core/replay/times_under_noise.h"

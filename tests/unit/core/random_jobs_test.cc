@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/process/sanitized.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/support/environment.h"

@@ -16,7 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/process/sanitized.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/schedule/recompute_ladder.h"
 #include "planner/core/schedule/stage_bytes.h"

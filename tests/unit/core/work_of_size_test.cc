@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/search/candidate.h"
 #include "planner/core/search/tune_rules.h"

@@ -7,7 +7,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/strategy_list.h"
 #include "planner/core/comm/build_programs.h"
-#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/search/candidate.h"
 #include "planner/core/simulate/memory_account.h"
