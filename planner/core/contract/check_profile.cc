@@ -333,6 +333,8 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   PENSTOCK_RETURN_IF_ERROR(CheckSlowLinks(profile));
   PENSTOCK_RETURN_IF_ERROR(CheckExpertLoads(profile));
   PENSTOCK_RETURN_IF_ERROR(Check("pass_noise", profile.pass_noise(), kNoise));
+  PENSTOCK_RETURN_IF_ERROR(Check("waiting_share", profile.waiting_share(), kShare));
+  if (profile.waiting_share() == 1) return WrongInProfile("waiting_share", "1; nothing would be left");
   return CheckCluster(profile.cluster());
 }
 

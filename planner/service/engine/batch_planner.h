@@ -42,6 +42,9 @@ class BatchPlanner {
   // where the job has none.
   virtual std::vector<v1::Topology> Topologies() const = 0;
 
+  // Of what computing takes in its plans, what is really waiting (CostProfile).
+  virtual double waiting_share() const = 0;
+
   // Computes for milliseconds to seconds.
   // Possible errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (no plan fits in memory), CANCELLED.
   virtual absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const = 0;

@@ -87,6 +87,8 @@ class FakeBatchPlanner final : public BatchPlanner {
     return topologies;
   }
 
+  double waiting_share() const override { return job_.profile().waiting_share(); }
+
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     if (gate_) gate_(batch);
     while (Has(batch, kUntilStopped) && !stop.stopped()) std::this_thread::yield();

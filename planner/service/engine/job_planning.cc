@@ -112,7 +112,7 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner, *services_.checker, *planned.batch, ticket.stop(),
                                                   *services_.clock, *services_.observer, made);
   if (!plan.ok()) return ticket.Explain(plan.status());
-  planned.figures = FiguresOf(*plan);
+  planned.figures = FiguresOf(*plan, planner->waiting_share());
   if (WeighsNothing(*planned.batch, *plan)) planned.figures.set_loss_tokens(0);
   if (plan->has_validation() && WeighsNothing(planned.batch->validation(), plan->validation()))
     planned.figures.mutable_validation()->set_loss_tokens(0);

@@ -23,8 +23,9 @@ namespace {
 
 class CoreBatchPlanner final : public BatchPlanner {
  public:
-  CoreBatchPlanner(std::unique_ptr<core::StrategyPlanner> planner, core::RunTasks run_tasks)
-      : planner_(std::move(planner)), run_tasks_(std::move(run_tasks)) {}
+  CoreBatchPlanner(std::unique_ptr<core::StrategyPlanner> planner, core::RunTasks run_tasks,
+                   double waiting_share)
+      : planner_(std::move(planner)), run_tasks_(std::move(run_tasks)), waiting_share_(waiting_share) {}
 
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->ValidateBatch(batch, core::Planner::Explain::kCauseAlone, stop);
@@ -36,6 +37,7 @@ class CoreBatchPlanner final : public BatchPlanner {
     return planner_->ShapeOf(batch);
   }
   std::vector<v1::Topology> Topologies() const override { return planner_->topologies(); }
+  double waiting_share() const override { return waiting_share_; }
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->MakePlan(batch, run_tasks_, stop);
   }
@@ -57,6 +59,7 @@ class CoreBatchPlanner final : public BatchPlanner {
  private:
   const std::unique_ptr<core::StrategyPlanner> planner_;
   const core::RunTasks run_tasks_;
+  const double waiting_share_;
 };
 
 // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
@@ -116,7 +119,7 @@ absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(
   absl::StatusOr<std::unique_ptr<core::StrategyPlanner>> planner = core::StrategyPlanner::Create(
       job, core::Planner::Explain::kChanges, run_tasks_, stop, topologies, strategies);
   if (!planner.ok()) return AsInvalid(planner.status());
-  return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_);
+  return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_, job.profile().waiting_share());
 }
 
 absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(

@@ -115,7 +115,7 @@ v1::ValidationSummary SummarizeValidation(const v1::ValidationSummary& planned, 
 
 }  // namespace
 
-store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
+store::v1::IterationPlanned FiguresOf(const v1::Plan& plan, double waiting_share) {
   store::v1::IterationPlanned figures;
   figures.set_iteration(plan.iteration());
   figures.set_content_hash(plan.content_hash());
@@ -125,7 +125,7 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
   figures.set_micro_batches(static_cast<uint32_t>(MicroBatches(plan)));
   if (plan.has_validation()) *figures.mutable_validation() = ValidationOf(plan.validation());
   figures.set_makespan_ns(core::ExpectedNs(plan.predicted()));
-  figures.set_compute_ns(PredictedComputeNs(plan));
+  figures.set_compute_ns((1 - waiting_share) * PredictedComputeNs(plan));
   figures.set_planning_time_ns(plan.planning_time_ns());
   figures.set_ranks(plan.programs_size());
   figures.set_strategy(plan.strategy());

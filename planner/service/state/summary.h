@@ -9,7 +9,8 @@
 
 namespace penstock {
 
-store::v1::IterationPlanned FiguresOf(const v1::Plan& plan);
+// `waiting_share`: of what computing takes in the plan, what is really waiting (CostProfile).
+store::v1::IterationPlanned FiguresOf(const v1::Plan& plan, double waiting_share);
 // `ops`: of the rank's program, whose instructions the report names, by id.
 store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
                                        const v1::ReportIterationRequest& report);

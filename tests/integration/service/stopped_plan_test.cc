@@ -39,6 +39,7 @@ class WatchedFactory final : public BatchPlannerFactory {
       return planner_->ShapeOf(batch);
     }
     std::vector<v1::Topology> Topologies() const override { return planner_->Topologies(); }
+    double waiting_share() const override { return planner_->waiting_share(); }
     absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
       started_->Notify();
       return planner_->MakePlan(batch, stop);

@@ -82,6 +82,23 @@ TEST(CalibrateTest, PackedRowsTakeAsManyTimesWhatWasPlannedAsLayersForBeingThere
   EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
 }
 
+TEST(CalibrateTest, WhatOfComputingIsReallyWaitingBetweenPassesIsSaid) {
+  const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  Ran ran(job, job.profile(), 6);
+  ran.AddWaiting(1.25);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_LT(ran.WorstError((*fitted)->profile), 0.02);
+  EXPECT_NEAR((*fitted)->profile.waiting_share(), 0.2, 0.03);
+  // Passes that take longer are no waiting.
+  v1::CostProfile slower = job.profile();
+  for (v1::LayerCost& layer : *slower.mutable_layers())
+    layer.mutable_forward()->set_target_token_ns(2 * layer.forward().target_token_ns());
+  const auto of_passes = Ran(job, slower, 6).Fit();
+  ASSERT_TRUE(of_passes.ok() && of_passes->has_value()) << of_passes.status();
+  EXPECT_LT((*of_passes)->profile.waiting_share(), 0.01);
+}
+
 TEST(CalibrateTest, LinksInsideOfNodesAndBetweenThemAreToldApart) {
   v1::JobSpec job = GptJob(4, 1, v1::POLICY_DYNAMIC);
   v1::Cluster& cluster = *job.mutable_profile()->mutable_cluster();

@@ -357,6 +357,8 @@ INSTANTIATE_TEST_SUITE_P(
                "job.profile.slow_links: rank 4; job.mesh has 4 ranks"},
         BadJob{"NoiseInPercent", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(5); },
                kInvalid, "job.profile.pass_noise: 5; more than 1: is it in parts of a pass"},
+        BadJob{"AllIsWaiting", [](v1::JobSpec* job) { job->mutable_profile()->set_waiting_share(1); },
+               kInvalid, "job.profile.waiting_share: 1; nothing would be left"},
         BadJob{"NoiseBelowNone", [](v1::JobSpec* job) { job->mutable_profile()->set_pass_noise(-0.1); },
                kInvalid, "job.profile.pass_noise: -0.1"},
         BadJob{

@@ -82,6 +82,13 @@ class Ran {
     }
   }
 
+  // Iterations take so many times as long, and their passes what they did.
+  void AddWaiting(double factor) {
+    for (const auto& one : iterations_)
+      for (v1::ReportIterationRequest& report : one->reports)
+        report.set_duration_ns(static_cast<int64_t>(factor * static_cast<double>(report.duration_ns())));
+  }
+
   // What a profile with noise foretells of all iterations in the mean, over what they took.
   double ExpectedOverMeasured(const v1::CostProfile& profile) const {
     const CostModel costs(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());

@@ -17,13 +17,14 @@ v1::Plan MakePlan() {
   return *FakeBatchPlanner(MakeJob("job", 2, 2), nullptr).MakePlan(MakeBatch(7), core::StopToken());
 }
 
-v1::IterationSummary SummaryOf(const v1::Plan& plan, const std::vector<v1::ReportIterationRequest>& reports) {
+v1::IterationSummary SummaryOf(const v1::Plan& plan, const std::vector<v1::ReportIterationRequest>& reports,
+                               double waiting_share = 0) {
   std::vector<store::v1::IterationReported> figures;
   const PackedPlan packed(plan);
   for (const v1::ReportIterationRequest& report : reports) {
     figures.push_back(FiguresOf(*packed.Ops(static_cast<int>(report.rank())), report));
   }
-  return Summarize(FiguresOf(plan), figures);
+  return Summarize(FiguresOf(plan, waiting_share), figures);
 }
 
 TEST(SummaryTest, SumsUpWhatTheRanksReported) {
@@ -57,6 +58,12 @@ TEST(SummaryTest, UnderNoiseWhatIsExpectedIsWhatWasForetold) {
   const v1::IterationSummary summary = SummaryOf(plan, {MakeReport(0, 7)});
   EXPECT_EQ(summary.predicted_ns(), 8'000'000);
   EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 1 - 12.0 / 32.0);
+}
+
+TEST(SummaryTest, WaitingThatFitsPutOnComputingIsBubbleThatWasForetold) {
+  const v1::IterationSummary summary = SummaryOf(MakePlan(), {MakeReport(0, 7)}, /*waiting_share=*/0.25);
+  EXPECT_EQ(summary.predicted_ns(), 6'000'000);
+  EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 1 - 0.75 * 12.0 / 24.0);
 }
 
 TEST(SummaryTest, SquaresOfPartsAddUpOverTheRanks) {
