@@ -196,6 +196,7 @@ absl::Status Trainer::Enter(const Program& program) {
   PENSTOCK_RETURN_IF_ERROR(JoinStrategy(program));
   strategy_ = program.strategy;
   strategy_job_ = job().Of(strategy_, program.rank);
+  const bool is_new = !routes_.contains(strategy_);
   if (job().parameter_shares) {
     resharding_.reset();
     stages_.clear();
@@ -219,7 +220,7 @@ absl::Status Trainer::Enter(const Program& program) {
   executor_ = std::make_unique<Executor>(std::move(executor), TokensOf(strategy_));
   // Random values and pieces of files were there beside the parameters. Later stages of one strategy take
   // what those of another leave.
-  if (entered_.insert(strategy_).second) ReturnFreedMemory();
+  if (is_new) ReturnFreedMemory();
   return absl::OkStatus();
 }
 

@@ -139,8 +139,6 @@ class Trainer {
   JobConfig job_;
   // Those of them that the communicator has joined.
   std::set<uint32_t> joined_;
-  // Those that this rank has trained on.
-  std::set<uint32_t> entered_;
   // Where parameters live in shares: who has what, and this rank's.
   std::optional<ShareLayout> layout_;
   std::optional<FlatParameters> share_;
