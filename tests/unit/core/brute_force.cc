@@ -79,17 +79,18 @@ std::vector<Share> SharesWith(const CostModel& costs, absl::Span<const SampleTok
   return shares;
 }
 
-// Until every rank of the next group has what its like sends it.
-int64_t TransferNs(const CostModel& costs, const std::vector<Share>& shares, int replica, int stage) {
+// Until every rank of the next group has what its like sends it, and until the first has.
+void SetTransfer(const CostModel& costs, const std::vector<Share>& shares, int replica, int stage,
+                 SmallPass* pass) {
   const int tensors = costs.group().tensor;
-  int64_t longest = 0;
+  pass->link_ns = std::numeric_limits<int64_t>::max();
   for (int place = 0; place < costs.group().ranks(); ++place) {
     const int64_t bytes = costs.BoundaryBytes(stage, shares[place / tensors].sums, place % tensors);
     const int from = costs.topology().RankOf(replica, stage, place);
-    longest =
-        std::max(longest, costs.TransferNs(bytes, from, costs.topology().RankOf(replica, stage + 1, place)));
+    const int64_t ns = costs.TransferNs(bytes, from, costs.topology().RankOf(replica, stage + 1, place));
+    pass->transfer_ns = std::max(pass->transfer_ns, ns);
+    pass->link_ns = std::min(pass->link_ns, ns);
   }
-  return longest;
 }
 
 // Nothing when the shape is outside of the profile. Passes take as long as the slowest context rank; memory
@@ -129,7 +130,7 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
     pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + memory.tokens;
     pass.received_bytes = input;
     pass.memory = memory;
-    if (sends) pass.transfer_ns = TransferNs(costs, shares, replica, s);
+    if (sends) SetTransfer(costs, shares, replica, s, &pass);
     result.passes.push_back(std::move(pass));
   }
   return result;
@@ -210,7 +211,7 @@ class Enumeration {
   };
 
   // Replicas whose links are equally fast share answers, unless some of their ranks are slow.
-  int ClassOf(int replica) const;
+  int64_t ClassOf(int replica) const;
   // All layouts and placements that may be of use.
   std::vector<SmallMicroBatch> Layouts(Mask samples, int replica) const;
   void Keep(SmallMicroBatch micro_batch, std::vector<SmallMicroBatch>* kept) const;
@@ -229,17 +230,22 @@ class Enumeration {
   bool fixed_schedule_;
   // Ends before it are looked for; of the last reduction of gradients.
   int64_t limit_ns_;
-  std::map<std::pair<Mask, int>, ReplicaAnswer> replicas_;
+  std::map<std::pair<Mask, int64_t>, ReplicaAnswer> replicas_;
   BruteForceAnswer best_;
 };
 
-int Enumeration::ClassOf(int replica) const {
-  int bits = 0;
+int64_t Enumeration::ClassOf(int replica) const {
+  if (costs_.slow_groups().AnyOf(replica) || costs_.slow_links().any()) return -1 - replica;
+  const Topology& topology = costs_.topology();
+  int64_t bits = 0;
   for (int stage = 0; stage + 1 < costs_.stages(); ++stage) {
-    const Link link = costs_.LinkAcross(costs_.topology(), replica, stage);
-    bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
+    for (int place = 0; place < costs_.group().ranks(); ++place) {
+      const Link link = costs_.LinkBetween(topology.RankOf(replica, stage, place),
+                                           topology.RankOf(replica, stage + 1, place));
+      bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
+    }
   }
-  return costs_.slow_groups().AnyOf(replica) || costs_.slow_links().any() ? -1 - replica : bits;
+  return bits;
 }
 
 // Whether no pass without recompute and no transfer of `a` is slower: all that counts where memory is plenty.
@@ -249,8 +255,9 @@ bool NoSlower(const SmallMicroBatch& a, const SmallMicroBatch& b) {
     const SmallPass& y = b.passes[s];
     const int64_t x_input = x.choices.front().backward_ns - x.weight_ns;
     const int64_t y_input = y.choices.front().backward_ns - y.weight_ns;
-    if (x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns || x.weight_ns > y.weight_ns ||
-        x.choices.front().backward_ns > y.choices.front().backward_ns || x_input > y_input) {
+    if (x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns || x.link_ns > y.link_ns ||
+        x.weight_ns > y.weight_ns || x.choices.front().backward_ns > y.choices.front().backward_ns ||
+        x_input > y_input) {
       return false;
     }
   }
@@ -263,8 +270,9 @@ bool NoWorse(const SmallMicroBatch& a, const SmallMicroBatch& b) {
     const SmallPass& x = a.passes[s];
     const SmallPass& y = b.passes[s];
     const bool worse = x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns ||
-                       x.forward_bytes > y.forward_bytes || x.backward_bytes > y.backward_bytes ||
-                       x.put_aside_bytes > y.put_aside_bytes || x.weight_ns > y.weight_ns;
+                       x.link_ns > y.link_ns || x.forward_bytes > y.forward_bytes ||
+                       x.backward_bytes > y.backward_bytes || x.put_aside_bytes > y.put_aside_bytes ||
+                       x.weight_ns > y.weight_ns;
     const bool larger = x.memory.peak > y.memory.peak || x.memory.input > y.memory.input ||
                         x.memory.output > y.memory.output || x.memory.tokens > y.memory.tokens;
     if (worse || larger || x.choices.size() != y.choices.size()) return false;

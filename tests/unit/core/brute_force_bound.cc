@@ -36,11 +36,12 @@ int64_t ScheduleBound::Remaining(const ScheduleState& state, int m) {
   int64_t ready = 0;
   const auto cross = [&](int s, int64_t there, int64_t tail) {
     const int64_t transfer = pipeline_.at(m, s).transfer_ns;
+    const int64_t link = pipeline_.at(m, s).link_ns;
     if (there >= 0) {
       ready = there;
     } else if (transfer > 0) {
       const int64_t start = std::max(ready, state.free_ns[LinkOf(s)]);
-      left_[LinkOf(s)].push_back({start, transfer, tail});
+      left_[LinkOf(s)].push_back({start, link, transfer - link + tail});
       ready = start + transfer;
     }
   };

@@ -132,7 +132,8 @@ ScheduleState Search::Apply(const ScheduleState& before, const Move& move) const
   const int rank = RankOf(move.stage);
   const SmallPass& pass = pipeline_.passes[i];
   const int64_t kept = pass.choices[move.choice].kept_bytes;
-  state.free_ns[MachineOf(move)] = move.end_ns;
+  const bool transfers = move.kind == Kind::kActivation || move.kind == Kind::kGradient;
+  state.free_ns[MachineOf(move)] = transfers ? move.start_ns + pass.link_ns : move.end_ns;
   // What takes no transfer is there at once.
   const auto input_done = [&] {
     state.input_end[i] = move.end_ns;

@@ -7,8 +7,9 @@
 // ("active" schedules, Giffler and Thompson 1960, "Algorithms for solving production-scheduling problems");
 // where it can, a rank may put any forward pass off. Bounds: brute_force_bound.h.
 //
-// An optimistic model, so that its optimum is never above that of the planner's: transfers of a link do not
-// wait for each other, and buffers of transfers exist only while the pass runs that makes or uses them.
+// An optimistic model, so that its optimum is never above that of the planner's: the transfers of a stage
+// group wait for each other as on the fastest of its links, and buffers of transfers exist only while the
+// pass runs that makes or uses them.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,8 @@ struct SmallPass {
   int64_t received_bytes = 0;
   // To the next stage, and back; takes the link unless it is 0.
   int64_t transfer_ns = 0;
+  // For so long: where several places of a group have links of their own, as long as the fastest one needs.
+  int64_t link_ns = 0;
   StageMemory memory;
 };
 

@@ -37,7 +37,7 @@ SmallPass RandomPass(bool sends, Random* random) {
   pass.backward_bytes = random->Range(0, 4);
   pass.received_bytes = random->Range(0, 2);
   pass.put_aside_bytes = pass.choices[0].kept_bytes - pass.received_bytes;
-  if (sends) pass.transfer_ns = random->Range(0, 9);
+  if (sends) pass.transfer_ns = pass.link_ns = random->Range(0, 9);
   return pass;
 }
 
@@ -100,7 +100,7 @@ SmallPipeline TwoStages(int micro_batches, bool split) {
   pass.weight_ns = 10;
   pass.choices = {{20, 1}};
   pass.put_aside_bytes = 1;
-  pass.transfer_ns = 1;
+  pass.transfer_ns = pass.link_ns = 1;
   for (int i = 0; i < micro_batches * 2; ++i) pipeline.passes.push_back(pass);
   pipeline.available_bytes = {100, 100};
   pipeline.reduce_ns = {0, 0};
