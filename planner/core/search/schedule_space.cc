@@ -26,7 +26,8 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector
     : costs_(costs),
       topology_(job.topology),
       strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.positions()),
-      may_split_(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward),
+      may_split_(caution != Caution::kMost &&
+                 (job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward)),
       available_(std::move(available_bytes)),
       caution_(caution),
       stop_(stop),
@@ -162,6 +163,8 @@ int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
 TokenRoom ScheduleSpace::RoomOfRank() const {
   TokenRoom room;
   if (costs_.group().context == 1) return room;
+  // Rows go where the fullest rank has least, whatever time that takes.
+  if (one_at_a_time()) room.most_tokens = 0;
   constexpr int64_t kMany = 1 << 20;
   Share many;
   many.sums.target = many.sums.loss = kMany;

@@ -25,7 +25,8 @@ enum class Caution : uint8_t {
   kLittle,
   // It also counts those of the micro-batches before and after it.
   kMuch,
-  // One micro-batch of a replica after the other: nothing else has buffers then.
+  // One micro-batch of a replica after the other, with whole backward passes, and rows on as many context
+  // ranks as take least memory: nothing else has buffers then, and nothing is put aside.
   kMost,
 };
 
