@@ -17,6 +17,7 @@
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/support/environment.h"
+#include "tests/unit/core/has_parts.h"
 #include "tests/unit/core/random_job.h"
 
 namespace penstock::core {
@@ -24,10 +25,11 @@ namespace {
 
 constexpr int kJobs = kSanitized ? 60 : 300;
 
-// Ranks that divide experts and no layers; rows that take a tenth of a layer, or as long as some.
+// Ranks that divide experts, and some of them layers; rows that take a tenth of a layer, or as long as some.
 RandomPlanningCase MakeCase(int seed) {
   RandomJobLimits limits;
   limits.context = 8;
+  limits.tensor = seed % 3 == 0 ? 4 : 1;
   limits.expert_percent = 100;
   limits.uneven_percent = 30;
   limits.samples = 60;
@@ -43,13 +45,6 @@ RandomPlanningCase MakeCase(int seed) {
   cluster->set_intra_node_collective_bytes_per_second(bandwidth);
   cluster->set_inter_node_collective_bytes_per_second(bandwidth);
   return given;
-}
-
-bool HasParts(const v1::Plan& plan) {
-  for (const v1::Replica& replica : plan.replicas())
-    for (const v1::MicroBatch& micro_batch : replica.micro_batches())
-      if (!micro_batch.part_rows().empty()) return true;
-  return false;
 }
 
 class PlansInPartsTest : public testing::Test {
