@@ -88,7 +88,7 @@ void PutPartsTogether(const PartOfRow& part_of_row, MicroBatch* micro_batch) {
     for (size_t row = 0; row < part_of_row.size(); ++row) {
       if (part_of_row[row] != part) continue;
       micro_batch->samples.push_back(apart.samples[row]);
-      micro_batch->spans.push_back(apart.spans[row]);
+      if (!apart.spans.empty()) micro_batch->spans.push_back(apart.spans[row]);
     }
     micro_batch->part_rows.push_back(static_cast<int32_t>(micro_batch->samples.size()));
   }

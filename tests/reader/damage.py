@@ -369,6 +369,10 @@ def _is_part(part):
     return lambda item: item.part == part
 
 
+def _put_off(collective):
+    collective.sequence += 1
+
+
 DAMAGES = [
     *(Damage(f"duration of {op}", ["durations"], _add(op, "expected_duration_ns")) for op in (
         "LOAD", "FORWARD", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "SEND", "RECV", "WAIT", "REDUCE_GRADIENTS", "OPTIMIZER_STEP")),
@@ -422,7 +426,7 @@ DAMAGES = [
     Damage("own duration of a rank alone", ["structure"], _add("FORWARD", "own_duration_ns", 1, lambda item: item.collective is None)),
     *(Damage(f"exchange: {name}", ["exchange"], _add_to_exchange(name)) for name in (
         "tensor_bytes", "tensor_ns", "context_sent_bytes", "context_received_bytes", "context_ns", "context_exposed_ns", "expert_bytes", "expert_ns")),
-    Damage("sequence of a joint pass", ["rule 5"], lambda editor: setattr(editor.find("FORWARD", _is_joint)[1].collective, "sequence", 0)),
+    Damage("sequence of a joint pass", ["rule 5"], lambda editor: _put_off(editor.find("FORWARD", _is_joint)[1].collective)),
     Damage("bytes of a joint pass", ["bytes"], lambda editor: setattr(editor.find("BACKWARD", _is_joint)[1].collective, "bytes", 8)),
     Damage("a divided row on one rank", ["shapes", "durations", "bytes"], _span(_undivided)),
     Damage("a span between", ["rule 7"], _span(_unaligned)),

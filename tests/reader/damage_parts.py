@@ -89,10 +89,6 @@ def _one_rank_alone(placed):
     return placed.group_size == 1
 
 
-def _expert_and_tensor_ranks(placed):
-    return placed.experts > 1 and placed.tensors > 1
-
-
 def _on_pass(op, field, change):
     """Changes a number of the exchange of a pass of a micro-batch in parts."""
 
@@ -147,7 +143,6 @@ DAMAGES_TO_PARTS = [
         ("one part", ["rule 7"], _on_bounds(_one_part)),
         ("parts where no ranks divide the experts", ["rule 7"], _cut_where(_no_expert_ranks)),
         ("parts of ranks that run passes alone", ["rule 7"], _cut_where(_one_rank_alone)),
-        ("parts where tensor ranks divide the experts", ["rule 7"], _cut_where(_expert_and_tensor_ranks)),
         ("parts that are not stated", ["durations", "exchange"], _on_bounds(_whole)),
         ("a row of another part", ["durations", "exchange"], _on_bounds(_moved_row, _several_rows)),
         ("a part cut in two", ["durations", "exchange"], _on_bounds(_one_more_part, _several_rows)),

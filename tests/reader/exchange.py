@@ -59,7 +59,7 @@ class Exchanges:
         nodes = Nodes(pipeline, costs.profile.cluster.gpus_per_node)
         self._tensors_inside = nodes.hold_each(pipeline.tensors)
         self._context = ContextExchange(reading, pipeline, costs, nodes)
-        self._experts = ExpertExchange(reading, pipeline, costs, nodes, self._context) if pipeline.experts > 1 else None
+        self._experts = ExpertExchange(reading, pipeline, costs, nodes, self._context, self._half_of_layer_ns) if pipeline.experts > 1 else None
 
     def key_value_bytes(self):
         """Keys and values of a token in one layer of one rank."""
@@ -75,14 +75,27 @@ class Exchanges:
         sent = tokens * self._model.hidden * self._element * (tensors - 1) // tensors
         return sent, self._costs.collective_ns(sent, self._tensors_inside)
 
-    def _tensor(self, stage, sums, forward, levels):
+    def _half_of_layer_ns(self, sums):
+        """Of a GPT's layer, which makes twice as many forward and three times as many backward: one for each of its divided parts."""
+        if self._pipeline.tensors == 1:
+            return 0
+        return self._divided_parts() * self._half(sums.target_tokens)[1]
+
+    def _divided_parts(self):
+        return 1 if self._costs.feeds_own_tokens else 2
+
+    def _tensor(self, stage, share, forward, levels):
         if self._pipeline.tensors == 1:
             return 0, 0
+        of_parts = [self._tensor_of_part(stage, part.sums, forward, levels) for part in share.in_parts]
+        return tuple(sum(numbers) for numbers in zip(*of_parts))
+
+    def _tensor_of_part(self, stage, sums, forward, levels):
         is_t5 = self._pipeline.is_t5
         encoders, decoders = stage.encoder_layers, stage.decoder_layers
         full_encoders = levels["encoder"]["full"]
         full_decoders = levels["decoder"]["full"]
-        parts = 1 if self._costs.feeds_own_tokens else 2
+        parts = self._divided_parts()
         if forward:
             source = 4 * encoders + (decoders if is_t5 else 0)
             target = (6 if is_t5 else 2 * parts) * decoders
@@ -103,7 +116,7 @@ class Exchanges:
             return PassExchange()
         forward = op == "FORWARD"
         levels = stage.levels(recompute)
-        tensor = self._tensor(stage, share.sums, forward, levels)
+        tensor = self._tensor(stage, share, forward, levels)
         context = self._context.of_pass(stage, share, forward, levels)
         experts = self._experts.of_pass(stage, share, forward, levels) if self._experts else {}
         return PassExchange(*tensor, **context, **experts)

@@ -37,7 +37,8 @@ class ProductsBeside:
 class ExpertExchange:
     """Of a mesh of a plan whose ranks divide experts. `context`: what its context ranks exchange."""
 
-    def __init__(self, reading, pipeline, costs, nodes, context):
+    def __init__(self, reading, pipeline, costs, nodes, context, half_of_layer_ns):
+        self._half_of_layer_ns = half_of_layer_ns
         self._pipeline = pipeline
         self._model = reading.plan.model
         self._costs = costs
@@ -116,6 +117,8 @@ class ExpertExchange:
             experts=self._experts_ns(part.sums),
             rows_ns=self._rows(part.sums, 0)[1],
             gradients_ns=self._rows(part.sums, ROW_NUMBER_BYTES)[1],
+            tensor=2 * self._half_of_layer_ns(part.sums),
+            tensor_backward=3 * self._half_of_layer_ns(part.sums),
             exposed=keys_and_values.exposed,
             exposed_backward=keys_and_values.exposed_backward,
         )

@@ -6,8 +6,8 @@ MOST_PARTS = 4
 
 
 def may_have_parts(pipeline):
-    """Rows of one part travel while another is computed: to ranks that divide the experts, and the experts alone."""
-    return pipeline.experts > 1 and pipeline.tensors == 1
+    """Rows of one part travel while another is computed: to ranks that divide the experts."""
+    return pipeline.experts > 1
 
 
 def row_count(is_packed, micro_batch):
@@ -36,7 +36,7 @@ def check_parts(reading, micro_batch, pipeline, place, report):
     if not bounds:
         return
     rows = row_count(reading.layout(micro_batch) == "PACKED", micro_batch)
-    report.require("rule 7", place, may_have_parts(pipeline), "it has parts, and no ranks divide the experts alone")
+    report.require("rule 7", place, may_have_parts(pipeline), "it has parts, and no ranks divide the experts")
     report.require("rule 7", place, divides(bounds, rows), f"part_rows {bounds} do not divide its {rows} rows")
 
 

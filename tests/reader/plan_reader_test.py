@@ -163,6 +163,8 @@ CASES = {
     "parts, loop": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --parameter-shares --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1 --token-cap=700 --policy=packed"),
     "parts, slow ranks": ("gpt-experts-parts-slow", "--pp=2 --dp=1 --cp=4 --ep=4 --policy=packed --token-cap=1500 --schedule=split-backward --recompute=full"),
     "experts, of eight ranks": ("gpt-experts-parts-slow", "--pp=2 --dp=1 --cp=8 --ep=8 --policy=packed --token-cap=900 --schedule=split-backward --recompute=full"),
+    "parts, tensor ranks": ("gpt-experts-parts", "--pp=1 --dp=1 --tp=2 --cp=2 --ep=4 --policy=packed --token-cap=1500 --recompute=full"),
+    "parts, tensor ranks alone": ("gpt-experts-parts", "--pp=2 --dp=1 --tp=2 --ep=2 --policy=packed --token-cap=1000 --schedule=split-backward"),
     "parts, side by side": ("gpt-experts-parts", "--strategies='cp 4 x ep 4 + cp 2 x ep 2' --layout=packed"),
     "parts, tight memory": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --policy=packed --token-cap=900", 0.6),
     "long samples, parts": ("gpt-experts-parts", "--pp=1 --dp=1 --cp=2 --ep=2 --policy=packed --token-cap=3000 --rows=0:4"),

@@ -73,9 +73,11 @@ def shares_of(reading, micro_batch, pipeline):
     model, contexts = reading.plan.model, pipeline.contexts
     if contexts == 1:
         is_packed = reading.layout(micro_batch) == "PACKED"
-        return [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples, model))]
-    rows = list(zip(rows_of(reading, micro_batch), micro_batch.span_first, micro_batch.span_ranks))
-    shares = _shares_of_rows(model, rows, contexts)
+        shares = [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples, model))]
+        rows = [(row, 0, 1) for row in rows_of(reading, micro_batch)] if micro_batch.part_rows else []
+    else:
+        rows = list(zip(rows_of(reading, micro_batch), micro_batch.span_first, micro_batch.span_ranks))
+        shares = _shares_of_rows(model, rows, contexts)
     for part in rows_of_parts(reading, micro_batch, pipeline):
         for share, of_part in zip(shares, _shares_of_rows(model, rows[part.start : part.stop], contexts)):
             share.parts.append(of_part)

@@ -26,13 +26,13 @@ SCHEDULES = ("1f1b", "ready-first", "split-backward", "interleaved", "auto")
 RECOMPUTES = ("none", "selective", "full", "auto")
 
 
-# Of the jobs with stage groups, how many have ranks that divide the experts and nothing else. Their micro-batches may be cut into
-# parts, where they have rows enough.
-SHARE_OF_EXPERTS_ALONE = 0.35
-SAMPLES_OF_EXPERTS_ALONE = 48
-PROFILES_OF_EXPERTS_ALONE = [file for file in PROFILES.values() if file["profile"]["cluster"].get("exchange_overlap") and file["model"].get("experts")]
-# Context ranks, and over how many of them the experts are divided.
-EXPERTS_ALONE = ((2, 2), (2, 2), (4, 2), (4, 4), (8, 8))
+# Of the jobs with stage groups, how many are drawn for ranks that divide experts. Their micro-batches may be cut into parts, where
+# they have rows enough.
+SHARE_OF_EXPERT_RANKS = 0.35
+SAMPLES_OF_EXPERT_RANKS = 48
+PROFILES_OF_EXPERT_RANKS = [file for file in PROFILES.values() if file["profile"]["cluster"].get("exchange_overlap") and file["model"].get("experts")]
+# Tensor and context ranks, and over how many of them the experts are divided.
+EXPERT_RANKS = ((1, 2, 2), (1, 2, 2), (1, 4, 2), (1, 4, 4), (1, 8, 8), (2, 1, 2), (2, 2, 2), (2, 2, 4), (4, 1, 4), (4, 2, 8))
 # Tensor and context ranks.
 DEGREES = ((1, 1), (1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
 
@@ -103,23 +103,23 @@ def draw_group(generator, is_t5, experts):
     return flags
 
 
-def draw_group_with_experts_alone(generator, experts):
+def draw_group_with_expert_ranks(generator, experts):
     """The same of one whose micro-batches may be cut into parts."""
-    cp, ep = generator.choice([(cp, ep) for cp, ep in EXPERTS_ALONE if experts % ep == 0])
+    tp, cp, ep = generator.choice([(tp, cp, ep) for tp, cp, ep in EXPERT_RANKS if experts % ep == 0])
     most = [f"--most-parts={generator.choice((1, 2, 3, 4))}"] if generator.random() < 0.3 else []
-    return [f"--cp={cp}", f"--ep={ep}", *most]
+    return [f"--tp={tp}", f"--cp={cp}", f"--ep={ep}", *most]
 
 
-def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0, experts_alone=False):
-    """Flags of `penstock plan` but for its files. `experts_alone`: ranks divide the experts, and nothing else of a layer."""
-    if pipeline is None and replicas is None and not experts_alone and generator.random() < 0.2:
+def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0, expert_ranks=False):
+    """Flags of `penstock plan` but for its files. `expert_ranks`: ranks divide the experts."""
+    if pipeline is None and replicas is None and not expert_ranks and generator.random() < 0.2:
         ranks, strategies = draw_strategies(generator, groups, is_t5, experts)
         return [strategies, *draw_weights(generator, ranks), *draw_choices(generator)]
     pp = pipeline or generator.choice((1, 2, 2, 3, 4))
     dp = replicas or generator.choice((1, 2, 3))
     flags = []
-    if experts_alone:
-        flags = draw_group_with_experts_alone(generator, experts)
+    if expert_ranks:
+        flags = draw_group_with_expert_ranks(generator, experts)
     elif groups:
         flags = draw_group(generator, is_t5, experts)
     flags += [f"--pp={pp}", f"--dp={dp}", *draw_choices(generator)]
@@ -165,12 +165,12 @@ class Files:
 
 def make_job(generator, options, files):
     """Writes profile and lengths; returns (number of samples, whether ranks shall divide the experts and nothing else)."""
-    experts_alone = options.groups and generator.random() < SHARE_OF_EXPERTS_ALONE
-    profiles = PROFILES_OF_EXPERTS_ALONE if experts_alone else list(PROFILES.values())
-    samples = max(options.samples, SAMPLES_OF_EXPERTS_ALONE if experts_alone else 0)
+    expert_ranks = options.groups and generator.random() < SHARE_OF_EXPERT_RANKS
+    profiles = PROFILES_OF_EXPERT_RANKS if expert_ranks else list(PROFILES.values())
+    samples = max(options.samples, SAMPLES_OF_EXPERT_RANKS if expert_ranks else 0)
     files.profile.write_text(json.dumps(generator.choice(profiles)), encoding="utf-8")
     files.lengths.write_text(lengths_csv(samples, generator.random(), longest=options.longest), encoding="utf-8")
-    return samples, experts_alone
+    return samples, expert_ranks
 
 
 def traits(schema, plan):
@@ -219,9 +219,9 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as folder:
         files = Files(Path(folder))
         for number in range(options.plans):
-            rows, lengths, experts_alone = options.rows, options.lengths, False
+            rows, lengths, expert_ranks = options.rows, options.lengths, False
             if options.profile is None:
-                samples, experts_alone = make_job(generator, options, files)
+                samples, expert_ranks = make_job(generator, options, files)
                 rows, lengths = f"0:{samples}", files.lengths
             else:
                 files.profile = options.profile
@@ -230,7 +230,7 @@ def main(arguments):
             layers = model.layers or model.encoder_layers + model.decoder_layers
             flags = [f"--rows={rows}", f"--max-length={options.max_length}"]
             flags += draw_options(
-                generator, layers, options.pp, options.dp, options.groups, model.layers == 0, model.experts, experts_alone
+                generator, layers, options.pp, options.dp, options.groups, model.layers == 0, model.experts, expert_ranks
             )
             for attempt in range(2):
                 made, said = penstock_plan(options.penstock, files.profile, lengths, files.plan, flags)

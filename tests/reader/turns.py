@@ -45,6 +45,9 @@ class PartLayer:
     experts: int
     rows_ns: int
     gradients_ns: int
+    # Gathers and scatters over tensor ranks; backward without those of a layer that runs again.
+    tensor: int
+    tensor_backward: int
     # What attention does not hide of keys and values; backward by level.
     exposed: int
     exposed_backward: dict
@@ -52,7 +55,7 @@ class PartLayer:
     def forward_journeys(self, exposed):
         """Attention and all else, and then the experts."""
         experts = min(self.experts, self.forward)
-        return [Journey(self.forward - experts + exposed, self.rows_ns), Journey(experts, self.rows_ns)]
+        return [Journey(self.forward - experts + self.tensor + exposed, self.rows_ns), Journey(experts, self.rows_ns)]
 
     def backward_journeys(self, level):
         """Gradients to the experts and back, behind the layer once more where it runs again."""
@@ -62,7 +65,8 @@ class PartLayer:
     def rest(self, level):
         """What is left of the backward pass when gradients of rows have come back."""
         again = self.forward if level == "full" else 0
-        return max(0, self.backward[level] - self.weights - self.experts - again) + self.exposed_backward[level]
+        computed = max(0, self.backward[level] - self.weights - self.experts - again)
+        return computed + self.tensor_backward + self.exposed_backward[level]
 
 
 def forward_pass(layer, layers):

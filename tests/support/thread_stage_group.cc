@@ -102,29 +102,29 @@ at::Tensor ThreadStageGroup::Sum(const std::vector<at::Tensor>& of_ranks) const 
   return sum.to(type);
 }
 
-at::Tensor ThreadStageGroup::GatherRows(const at::Tensor& own, int64_t rows) {
+at::Tensor ThreadStageGroup::GatherRows(const at::Tensor& own, const ListedRows& rows) {
   if (place_.tensors == 1) return own;
   const at::NoGradGuard no_grad;
   ++counts_.gathers;
-  std::string call = absl::StrCat("GatherRows of ", rows, " rows");
+  std::string call = absl::StrCat("GatherRows of ", rows.size(), " rows");
   if (own.size(0) != ShardOf(rows, place_.tensor, place_.tensors).size())
     call += absl::StrCat(" with ", own.size(0), " of rank ", place_.tensor);
   const std::vector<at::Tensor> all = Meet(*tensors_, place_.tensor, call, own);
-  at::Tensor result = all.empty() ? ZeroRows(own, rows) : at::cat(all, 0);
+  at::Tensor result = all.empty() ? ZeroRows(own, rows.size()) : at::cat(all, 0);
   counts_.gathered_elements += result.numel();
   return result;
 }
 
-at::Tensor ThreadStageGroup::SumRows(const at::Tensor& partial) {
+at::Tensor ThreadStageGroup::SumRows(const at::Tensor& partial, const ListedRows& rows) {
   if (place_.tensors == 1) return partial;
   const at::NoGradGuard no_grad;
   ++counts_.row_sums;
   counts_.row_summed_elements += partial.numel();
-  const Shard own = ShardOf(partial.size(0), place_.tensor, place_.tensors);
+  const Shard own = ShardOf(rows, place_.tensor, place_.tensors);
   std::vector<at::Tensor> all = Meet(
       *tensors_, place_.tensor, absl::StrCat("SumRows of ", absl::StrJoin(partial.sizes(), "x")), partial);
   if (all.empty()) return ZeroRows(partial, own.size());
-  for (at::Tensor& rows : all) rows = rows.narrow(0, own.begin, own.size());
+  for (at::Tensor& of_rank : all) of_rank = of_rank.narrow(0, own.begin, own.size());
   return Sum(all);
 }
 

@@ -29,8 +29,8 @@ class ThreadStageGroup : public StageGroup {
                    std::shared_ptr<ThreadMeeting> contexts, std::shared_ptr<ThreadMeeting> experts);
 
   GroupPlace place() const override { return place_; }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override;
-  at::Tensor SumRows(const at::Tensor& partial) override;
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows& rows) override;
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows& rows) override;
   void SumOverTensorRanks(at::Tensor& values) override;
   void MaxOverTensorRanks(at::Tensor& values) override;
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,

@@ -24,8 +24,8 @@ std::vector<int64_t> ShapeWith(const at::Tensor& rows, int64_t count) {
   return shape;
 }
 
-at::Tensor RowsOf(const at::Tensor& tensor, int rank, int ranks) {
-  const Shard shard = ShardOf(tensor.size(0), rank, ranks);
+at::Tensor RowsOf(const at::Tensor& tensor, const ListedRows& rows, int rank, int ranks) {
+  const Shard shard = ShardOf(rows, rank, ranks);
   return tensor.narrow(0, shard.begin, shard.size());
 }
 
@@ -78,59 +78,64 @@ bool PassExchange::Attempt(absl::string_view what, const std::function<absl::Sta
   return status_.ok();
 }
 
-absl::Status PassExchange::GatherShards(const at::Tensor& own, const at::Tensor& all) const {
+absl::Status PassExchange::GatherShards(const at::Tensor& own, const at::Tensor& all,
+                                        const ListedRows& rows) const {
   const std::vector<at::Tensor> sent(static_cast<size_t>(tensors_.size), own);
   std::vector<at::Tensor> received;
-  for (int rank = 0; rank < tensors_.size; ++rank) received.push_back(RowsOf(all, rank, tensors_.size));
+  for (int rank = 0; rank < tensors_.size; ++rank) received.push_back(RowsOf(all, rows, rank, tensors_.size));
   return tensors_.Exchange(sent, received);
 }
 
-absl::Status PassExchange::MergeShards(const at::Tensor& partial, Merge merge, at::Tensor& result) const {
-  const int64_t rows = ShardOf(partial.size(0), tensors_.position, tensors_.size).size();
+absl::Status PassExchange::MergeShards(const at::Tensor& partial, const ListedRows& rows, Merge merge,
+                                       at::Tensor& result) const {
+  const int64_t own_rows = ShardOf(rows, tensors_.position, tensors_.size).size();
   std::vector<at::Tensor> sent;
   std::vector<at::Tensor> of_ranks;
   for (int rank = 0; rank < tensors_.size; ++rank) {
-    sent.push_back(RowsOf(partial, rank, tensors_.size));
-    of_ranks.push_back(rank == tensors_.position ? sent.back()
-                                                 : at::empty(ShapeWith(partial, rows), partial.options()));
+    sent.push_back(RowsOf(partial, rows, rank, tensors_.size));
+    of_ranks.push_back(
+        rank == tensors_.position ? sent.back() : at::empty(ShapeWith(partial, own_rows), partial.options()));
   }
   PENSTOCK_RETURN_IF_ERROR(tensors_.Exchange(sent, of_ranks));
   result = merge(of_ranks);
   return absl::OkStatus();
 }
 
-at::Tensor PassExchange::GatherRows(const at::Tensor& own, int64_t rows) {
+at::Tensor PassExchange::GatherRows(const at::Tensor& own, const ListedRows& rows) {
   if (tensors_.size == 1) return own;
   at::Tensor all;
   const bool gathered = Attempt("gathering from the tensor ranks", [&]() -> absl::Status {
     const Shard shard = ShardOf(rows, tensors_.position, tensors_.size);
     PENSTOCK_RETURN_IF_ERROR(CheckRows("own part", own.size(0), shard.size()));
-    all = at::empty(ShapeWith(own, rows), own.options());
+    all = at::empty(ShapeWith(own, rows.size()), own.options());
     const at::Tensor part = all.narrow(0, shard.begin, shard.size());
     part.copy_(own);
-    return GatherShards(part, all);
+    return GatherShards(part, all, rows);
   });
-  return gathered ? all : at::zeros(ShapeWith(own, rows), own.options());
+  return gathered ? all : at::zeros(ShapeWith(own, rows.size()), own.options());
 }
 
-at::Tensor PassExchange::SumRows(const at::Tensor& partial) {
+at::Tensor PassExchange::SumRows(const at::Tensor& partial, const ListedRows& rows) {
   if (tensors_.size == 1) return partial;
   at::Tensor sum;
-  const bool summed =
-      Attempt("summing over the tensor ranks", [&] { return MergeShards(partial.contiguous(), Sum, sum); });
+  const bool summed = Attempt("summing over the tensor ranks", [&]() -> absl::Status {
+    PENSTOCK_RETURN_IF_ERROR(CheckRows("what is summed", partial.size(0), rows.size()));
+    return MergeShards(partial.contiguous(), rows, Sum, sum);
+  });
   if (summed) return sum;
-  const int64_t rows = ShardOf(partial.size(0), tensors_.position, tensors_.size).size();
-  return at::zeros(ShapeWith(partial, rows), partial.options());
+  const int64_t own_rows = ShardOf(rows, tensors_.position, tensors_.size).size();
+  return at::zeros(ShapeWith(partial, own_rows), partial.options());
 }
 
 // Small ones go to everybody at once, in one exchange; the bits are those of two.
 absl::Status PassExchange::MergeFlat(Merge merge, const at::Tensor& flat) const {
   if (!SumsDirectly(flat, static_cast<size_t>(tensors_.size))) {
     at::Tensor merged;
-    PENSTOCK_RETURN_IF_ERROR(MergeShards(flat, merge, merged));
-    const at::Tensor own = RowsOf(flat, tensors_.position, tensors_.size);
+    const ListedRows values = flat.size(0);
+    PENSTOCK_RETURN_IF_ERROR(MergeShards(flat, values, merge, merged));
+    const at::Tensor own = RowsOf(flat, values, tensors_.position, tensors_.size);
     own.copy_(merged);
-    return GatherShards(own, flat);
+    return GatherShards(own, flat, values);
   }
   const std::vector<at::Tensor> sent(static_cast<size_t>(tensors_.size), flat);
   std::vector<at::Tensor> of_ranks;

@@ -62,8 +62,8 @@ class PassExchange : public StageGroup {
         experts_(std::move(groups.experts)) {}
 
   GroupPlace place() const override { return place_; }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override;
-  at::Tensor SumRows(const at::Tensor& partial) override;
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows& rows) override;
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows& rows) override;
   void SumOverTensorRanks(at::Tensor& values) override;
   void MaxOverTensorRanks(at::Tensor& values) override;
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
@@ -82,9 +82,10 @@ class PassExchange : public StageGroup {
   // Runs `body`, which throws what LibTorch throws, unless there was an error before. Whether it went well.
   bool Attempt(absl::string_view what, const std::function<absl::Status()>& body);
   // The shards of `partial` of all tensor ranks that are this rank's, merged.
-  absl::Status MergeShards(const at::Tensor& partial, Merge merge, at::Tensor& result) const;
+  absl::Status MergeShards(const at::Tensor& partial, const ListedRows& rows, Merge merge,
+                           at::Tensor& result) const;
   // Fills in the shards of the others; this rank's is in its place.
-  absl::Status GatherShards(const at::Tensor& own, const at::Tensor& all) const;
+  absl::Status GatherShards(const at::Tensor& own, const at::Tensor& all, const ListedRows& rows) const;
   // In place, on all tensor ranks.
   void MergeOverTensorRanks(absl::string_view what, Merge merge, at::Tensor& values);
   absl::Status MergeFlat(Merge merge, const at::Tensor& flat) const;

@@ -321,9 +321,11 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   MicroBatchAttention result;
   for (size_t part = 0; part < PartsOf(shape); ++part) {
     result.target_parts.push_back(MakeAttentionShapes(PartOf(shape, part), config, device, place).target);
+    result.target_parts.back().queries_before = result.target.queries;
     result.target.queries += result.target_parts.back().queries;
     result.target.keys += result.target_parts.back().keys;
   }
+  for (AttentionShape& part : result.target_parts) part.queries_of_parts = result.target.queries;
   if (!result.target_parts.empty()) return result;
   const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
   const bool decoder_only = config.architecture == Architecture::kGpt;

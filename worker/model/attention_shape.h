@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/comm/shard.h"
 #include "worker/model/key_exchange.h"
 #include "worker/model/routed_samples.h"
 #include "worker/program/group_place.h"
@@ -81,8 +82,11 @@ struct RowBegins {
 struct AttentionShape {
   // Without those that have no query or no key.
   std::vector<AttentionPiece> pieces;
-  // Tokens of the flat activations.
+  // Tokens of the flat activations. Of a part of a micro-batch, the parts before it and all parts have so
+  // many.
   int64_t queries = 0;
+  int64_t queries_before = 0;
+  std::optional<int64_t> queries_of_parts = {};
   int64_t keys = 0;
   // Whether every query, and every key, is in a piece.
   bool all_queries = true;
@@ -102,6 +106,10 @@ struct AttentionShape {
   at::Tensor rotary_rows;
   // Of models whose routers have losses.
   std::optional<RoutedSamples> routed;
+
+  ListedRows listed_queries() const {
+    return {queries_before, queries_before + queries, queries_of_parts.value_or(queries)};
+  }
 };
 
 // All attention of a micro-batch. `source` and `cross` are empty for a decoder-only model.

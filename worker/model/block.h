@@ -142,7 +142,7 @@ struct LayerContext {
 
   TokenRows rows() const {
     const std::optional<RoutedSamples>& routed = attention->routed;
-    return {group, attention->queries, routed.has_value() ? &*routed : nullptr};
+    return {group, attention->listed_queries(), routed.has_value() ? &*routed : nullptr};
   }
   TokenRows source_rows() const { return {group, cross->keys}; }
 };

@@ -13,8 +13,8 @@ namespace {
 class Sole : public StageGroup {
  public:
   GroupPlace place() const override { return {}; }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t) override { return own; }
-  at::Tensor SumRows(const at::Tensor& partial) override { return partial; }
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows&) override { return own; }
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows&) override { return partial; }
   void SumOverTensorRanks(at::Tensor&) override {}
   void MaxOverTensorRanks(at::Tensor&) override {}
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>&,

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "worker/model/part_rows.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -107,23 +109,15 @@ at::Tensor RunInTurn(std::deque<Pass>& passes) {
   while (goes_on) {
     for (Pass& pass : passes) goes_on = pass.Advance();
   }
-  if (passes.size() == 1) return passes.front().Take();
   std::vector<at::Tensor> results;
   for (Pass& pass : passes) results.push_back(pass.Take());
-  return at::cat(results);
+  return JoinParts(results);
 }
 
-// The rows of each part.
-std::vector<at::Tensor> RowsOfParts(const std::vector<LayerContext>& parts, at::Tensor rows) {
-  if (parts.size() == 1) return {std::move(rows)};
-  std::vector<at::Tensor> of_parts;
-  int64_t begin = 0;
-  for (const LayerContext& part : parts) {
-    const int64_t count = part.rows().own().size();
-    of_parts.push_back(rows.narrow(0, begin, count));
-    begin += count;
-  }
-  return of_parts;
+PartRows RowsOf(const std::vector<LayerContext>& parts) {
+  PartRows rows;
+  for (const LayerContext& part : parts) rows.push_back(part.rows());
+  return rows;
 }
 
 }  // namespace
@@ -133,7 +127,7 @@ at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>
                          std::vector<StackMemory>& memory, PassBack back, const ParametersNeeded& needed) {
   if (stack.layers.empty()) return hidden;
   memory.resize(parts.size());
-  std::vector<at::Tensor> rows = RowsOfParts(parts, std::move(hidden));
+  std::vector<at::Tensor> rows = OwnRowsOfParts(RowsOf(parts), std::move(hidden));
   std::deque<StackForward> passes;
   for (size_t i = 0; i < parts.size(); ++i)
     passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], back, needed);
@@ -144,7 +138,7 @@ at::Tensor BackwardInTurn(const StackPart& stack, const std::vector<LayerContext
                           std::vector<StackMemory> memory, at::Tensor gradient, at::Tensor& source_gradient,
                           WeightProducts& products) {
   if (stack.layers.empty()) return gradient;
-  std::vector<at::Tensor> rows = RowsOfParts(parts, std::move(gradient));
+  std::vector<at::Tensor> rows = OwnRowsOfParts(RowsOf(parts), std::move(gradient));
   std::deque<StackBackward> passes;
   for (size_t i = 0; i < parts.size(); ++i) {
     passes.emplace_back(stack, parts[i], std::move(memory[i]), /*last=*/i + 1 == parts.size(),

@@ -1,7 +1,7 @@
 // What the passes of a stage exchange with the other ranks of their stage group.
 //
 //   const at::Tensor gathered = group.GatherRows(normalised, rows);      // tensor ranks: before a divided
-//   layer const at::Tensor own = group.SumRows(partial);                       // and behind it const
+//   layer const at::Tensor own = group.SumRows(partial, rows);                 // and behind it const
 //   at::Tensor keys = group.ExchangeRows(sent, sent_rows, received_rows);   // context ranks
 //   ... at the end of the pass ...
 //   PENSTOCK_RETURN_IF_ERROR(group.status());
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/comm/shard.h"
 #include "worker/program/group_place.h"
 
 namespace penstock::worker {
@@ -53,9 +54,9 @@ class StageGroup {
 
   // Over the tensor ranks of this context rank, which divide rows as ShardOf says (worker/comm/shard.h).
   // Own rows, [size of the shard of `rows`, ...], to those of all, [rows, ...].
-  virtual at::Tensor GatherRows(const at::Tensor& own, int64_t rows) = 0;
-  // What each of them has for all rows, [rows, ...], to the sum for own rows.
-  virtual at::Tensor SumRows(const at::Tensor& partial) = 0;
+  virtual at::Tensor GatherRows(const at::Tensor& own, const ListedRows& rows) = 0;
+  // What each of them has for all `rows`, [rows, ...], to the sum for own rows.
+  virtual at::Tensor SumRows(const at::Tensor& partial, const ListedRows& rows) = 0;
   // In place, on all of them. Contiguous.
   virtual void SumOverTensorRanks(at::Tensor& values) = 0;
   virtual void MaxOverTensorRanks(at::Tensor& values) = 0;

@@ -23,15 +23,15 @@ struct RoutedSamples;
 
 struct TokenRows {
   StageGroup* group = &SoleRank();
-  // Of the context rank.
-  int64_t tokens = 0;
+  // Of the context rank: all of a micro-batch, or of one of its parts.
+  ListedRows tokens = 0;
   // Whose they are (routed_samples.h); null where nobody asks.
   const RoutedSamples* samples = nullptr;
 
   bool divided() const { return group->place().tensors > 1; }
   Shard own() const { return ShardOf(tokens, group->place().tensor, group->place().tensors); }
   at::Tensor Gather(const at::Tensor& own_rows) const { return group->GatherRows(own_rows, tokens); }
-  at::Tensor Sum(const at::Tensor& partial) const { return group->SumRows(partial); }
+  at::Tensor Sum(const at::Tensor& partial) const { return group->SumRows(partial, tokens); }
 };
 
 }  // namespace penstock::worker

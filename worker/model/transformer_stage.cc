@@ -15,6 +15,7 @@
 #include "worker/model/boundary_shape.h"
 #include "worker/model/boundary_streams.h"
 #include "worker/model/loss_head.h"
+#include "worker/model/part_rows.h"
 #include "worker/model/stack_passes.h"
 #include "worker/model/stage_checks.h"
 #include "worker/model/stage_parts.h"
@@ -104,9 +105,8 @@ class TransformerStage : public Stage {
   TokenRows SourceRows(const MicroBatchState& state) const {
     return {&group_, state.attention->source.queries};
   }
-  TokenRows TargetRows(const MicroBatchState& state) const {
-    return {&group_, state.attention->target.queries};
-  }
+  // Of each part.
+  PartRows TargetRows(const MicroBatchState& state) const;
   // What the layers of each part of the micro-batch see.
   std::vector<LayerContext> SourceContexts(const MicroBatchState& state) const {
     return {{.attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_}};
@@ -123,6 +123,9 @@ class TransformerStage : public Stage {
   at::Tensor RunForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
                         const LayerRecompute& recompute, double loss_tokens, const ParametersNeeded& needed,
                         MicroBatchState& state);
+  // Own tokens.
+  at::Tensor EmbedTarget(const TokenSequence& tokens, const MicroBatchState& state) const;
+  void EmbedTargetBackward(const MicroBatchState& state, at::Tensor gradient) const;
   at::Tensor ForwardSource(at::Tensor hidden, const LayerRecompute& recompute, const ParametersNeeded& needed,
                            MicroBatchState& state) const;
   at::Tensor ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute, const ParametersNeeded& needed,
@@ -171,6 +174,14 @@ absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const Token
                     BoundaryShape(shape, config_, range_.first_layer, group_.place()));
 }
 
+PartRows TransformerStage::TargetRows(const MicroBatchState& state) const {
+  PartRows rows;
+  for (const AttentionShape& part : state.attention->target_parts)
+    rows.push_back({&group_, part.listed_queries()});
+  if (rows.empty()) rows.push_back({&group_, state.attention->target.queries});
+  return rows;
+}
+
 std::vector<LayerContext> TransformerStage::TargetContexts(const MicroBatchState& state,
                                                            at::Tensor source) const {
   const MicroBatchAttention& attention = *state.attention;
@@ -194,6 +205,23 @@ at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompu
   return NormForward(*stack.final_norm, hidden, state.final_statistics);
 }
 
+at::Tensor TransformerStage::EmbedTarget(const TokenSequence& tokens, const MicroBatchState& state) const {
+  const PartRows rows = TargetRows(state);
+  const std::vector<TokenSequence> of_parts = TokensOfParts(rows, tokens);
+  std::vector<at::Tensor> embedded;
+  for (size_t part = 0; part < rows.size(); ++part)
+    embedded.push_back(EmbeddingForward(*parts_.target.embedding, rows[part], of_parts[part]));
+  return JoinParts(embedded);
+}
+
+void TransformerStage::EmbedTargetBackward(const MicroBatchState& state, at::Tensor gradient) const {
+  const PartRows rows = TargetRows(state);
+  const std::vector<TokenSequence> tokens = TokensOfParts(rows, state.target_tokens);
+  const std::vector<at::Tensor> of_parts = OwnRowsOfParts(rows, std::move(gradient));
+  for (size_t part = 0; part < rows.size(); ++part)
+    EmbeddingBackward(*parts_.target.embedding, rows[part], tokens[part], of_parts[part]);
+}
+
 at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute,
                                            const ParametersNeeded& needed, MicroBatchState& state) const {
   const StackPart& stack = parts_.target;
@@ -207,14 +235,14 @@ at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch&
   NormStatistics statistics;
   at::Tensor normalised = NormForward(*parts_.final_norm, hidden, statistics);
   if (parts_.head_scale != 1) normalised.mul_(parts_.head_scale);
-  const TokenRows rows = TargetRows(state);
-  normalised = rows.Gather(normalised);
+  const PartRows rows = TargetRows(state);
+  normalised = GatherParts(rows, normalised);
   const bool learns = state.back == PassBack::kComes;
   HeadLoss head = ComputeHeadLoss(parts_.vocabulary, normalised, parts_.head.value, tokens, loss_tokens,
                                   parts_.head.gradient, parts_.logit_cap,
                                   learns ? HeadGradients::kMade : HeadGradients::kNotMade);
   if (learns) {
-    head.hidden_gradient = rows.Sum(head.hidden_gradient);
+    head.hidden_gradient = SumParts(rows, head.hidden_gradient);
     if (parts_.head_scale != 1) head.hidden_gradient.mul_(parts_.head_scale);
     state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
   }
@@ -245,7 +273,7 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
   if (parts_.target.embedding.has_value()) {
     AwaitEmbedding(parts_.target, needed);
     state.target_tokens = tokens.target;
-    hidden.target = EmbeddingForward(*parts_.target.embedding, TargetRows(state), tokens.target);
+    hidden.target = EmbedTarget(tokens.target, state);
   }
   if (!parts_.target.layers.empty()) {
     state.source = hidden.source;
@@ -263,10 +291,7 @@ void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
   const std::vector<LayerContext> contexts = TargetContexts(state, std::exchange(state.source, {}));
   gradient.target = BackwardInTurn(stack, contexts, std::exchange(state.target_layers, {}),
                                    std::move(gradient.target), gradient.source, products);
-  if (stack.embedding.has_value()) {
-    EmbeddingBackward(*stack.embedding, TargetRows(state), state.target_tokens,
-                      std::exchange(gradient.target, {}));
-  }
+  if (stack.embedding.has_value()) EmbedTargetBackward(state, std::exchange(gradient.target, {}));
 }
 
 void TransformerStage::BackwardSource(MicroBatchState& state, at::Tensor& gradient,

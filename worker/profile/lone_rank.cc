@@ -20,13 +20,13 @@ at::Tensor LoneRank::Rows(const at::Tensor& like, int64_t rows) {
   return numbers.narrow(0, 0, elements).view(shape);
 }
 
-at::Tensor LoneRank::GatherRows(const at::Tensor& own, int64_t rows) {
-  return place_.tensors == 1 ? own : Rows(own, rows);
+at::Tensor LoneRank::GatherRows(const at::Tensor& own, const ListedRows& rows) {
+  return place_.tensors == 1 ? own : Rows(own, rows.size());
 }
 
-at::Tensor LoneRank::SumRows(const at::Tensor& partial) {
+at::Tensor LoneRank::SumRows(const at::Tensor& partial, const ListedRows& rows) {
   if (place_.tensors == 1) return partial;
-  const Shard own = ShardOf(partial.size(0), place_.tensor, place_.tensors);
+  const Shard own = ShardOf(rows, place_.tensor, place_.tensors);
   return partial.narrow(0, own.begin, own.size());
 }
 

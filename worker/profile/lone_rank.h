@@ -24,8 +24,8 @@ class LoneRank : public StageGroup {
   explicit LoneRank(const GroupPlace& place) : place_(place) {}
 
   GroupPlace place() const override { return place_; }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override;
-  at::Tensor SumRows(const at::Tensor& partial) override;
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows& rows) override;
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows& rows) override;
   void SumOverTensorRanks(at::Tensor&) override {}
   void MaxOverTensorRanks(at::Tensor&) override {}
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,

@@ -88,7 +88,7 @@ absl::StatusOr<double> GatherAndSum(StageGroup& group, int64_t rows, int rounds)
   for (int round = 0; round < rounds; ++round) {
     const Clock::time_point start = Clock::now();
     group.GatherRows(own, rows);
-    group.SumRows(whole);
+    group.SumRows(whole, rows);
     shortest = std::min(shortest, std::chrono::duration<double, std::nano>(Clock::now() - start).count() / 2);
   }
   PENSTOCK_RETURN_IF_ERROR(group.status());

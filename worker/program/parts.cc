@@ -41,9 +41,6 @@ absl::Status CheckParts(const MicroBatch& shape, const GroupPlace& place) {
   const std::vector<uint32_t>& ends = shape.part_rows;
   if (ends.empty()) return absl::OkStatus();
   if (place.experts == 1) return PartsError(shape, "there are no parts where ranks do not divide experts");
-  if (place.tensors > 1)
-    return PartsError(shape, absl::StrCat("there are no parts where ", place.tensors,
-                                          " tensor ranks divide the tokens between layers"));
   const size_t rows = RowLengths(shape, Side::kTarget).size();
   const bool ascends = std::ranges::adjacent_find(ends, std::greater_equal()) == ends.end();
   if (ends.size() > 1 && ends.front() == 0 && ends.back() == rows && ascends) return absl::OkStatus();

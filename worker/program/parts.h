@@ -3,7 +3,8 @@
 //
 //   for (size_t part = 0; part < PartsOf(shape); ++part) ... PartOf(shape, part) ...
 //
-// A rank's tokens lie row by row: those of a part, on any rank, follow those of the parts before it.
+// The tokens of a context rank lie row by row: those of a part follow those of the parts before it. Tensor
+// ranks divide each part's tokens (worker/comm/shard.h), so that theirs lie part by part, too.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace penstock::worker {
 size_t PartsOf(const MicroBatch& shape);
 
 // That the parts are all rows in their order, none of them empty, and that ranks divide experts where there
-// are some, and nothing else but samples. Possible errors: INVALID_ARGUMENT (names part_rows).
+// are some. Possible errors: INVALID_ARGUMENT (names part_rows).
 absl::Status CheckParts(const MicroBatch& shape, const GroupPlace& place);
 
 // A part as a micro-batch without parts. Wants a shape that is in order. Rows of a rectangle stay as long as

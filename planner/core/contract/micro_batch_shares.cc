@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/types/span.h"
@@ -47,6 +48,7 @@ std::vector<Row> ComputedRows(const v1::MicroBatch& micro_batch, const Batch& ba
 }
 
 absl::StatusOr<std::vector<Span>> SpansOf(const v1::MicroBatch& micro_batch, size_t rows, int contexts) {
+  if (contexts == 1) return std::vector<Span>(rows);
   const absl::Status wrong = absl::InvalidArgumentError(
       "plan.replicas: a micro-batch has not one span for each row, inside of its group");
   if (static_cast<size_t>(micro_batch.span_ranks_size()) != rows ||
@@ -104,6 +106,12 @@ SharesInParts SharesOfPlaced(const PlacedRows& placed, const Batch& batch, const
   return shares;
 }
 
+// The micro-batch as it is laid out, and its parts, row by row.
+SharesInParts OfOneRank(const TokenSums& sums, SharesInParts in_parts) {
+  in_parts.whole = {WholeShare(sums)};
+  return in_parts;
+}
+
 SharesInParts OfOneRank(const TokenSums& sums) { return {.whole = {WholeShare(sums)}, .parts = {{}}}; }
 
 }  // namespace
@@ -111,15 +119,18 @@ SharesInParts OfOneRank(const TokenSums& sums) { return {.whole = {WholeShare(su
 absl::StatusOr<SharesInParts> ComputedShares(const v1::MicroBatch& micro_batch, const Batch& batch,
                                              const Nodes& nodes, int contexts,
                                              const AttentionWindows& windows) {
-  if (contexts == 1) return OfOneRank(ComputedSums(micro_batch, batch, windows));
+  const bool whole = micro_batch.part_rows().empty();
+  if (contexts == 1 && whole) return OfOneRank(ComputedSums(micro_batch, batch, windows));
   PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
-  return SharesOfPlaced(computed, batch, nodes, contexts);
+  SharesInParts shares = SharesOfPlaced(computed, batch, nodes, contexts);
+  return contexts > 1 ? shares : OfOneRank(ComputedSums(micro_batch, batch, windows), std::move(shares));
 }
 
 absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, const Batch& batch,
                                          const Nodes& nodes, int contexts, const AttentionWindows& windows) {
   const absl::Span<const uint32_t> samples = SamplesOf(micro_batch);
-  if (contexts == 1) return OfOneRank(SumsOf(samples, batch.samples, Layout::kPacked));
+  const TokenSums packed = SumsOf(samples, batch.samples, Layout::kPacked);
+  if (contexts == 1 && micro_batch.part_rows().empty()) return OfOneRank(packed);
   PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
   PlacedRows real = {
       .rows = RowsOf(samples, batch.samples, Layout::kPacked, {}), .spans = {}, .part_begins = {}};
@@ -128,7 +139,8 @@ absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, cons
     real.spans.insert(real.spans.end(), computed.rows[row].samples.size(), computed.spans[row]);
   }
   if (!real.part_begins.empty()) real.part_begins.push_back(real.spans.size());
-  return SharesOfPlaced(real, batch, nodes, contexts);
+  SharesInParts shares = SharesOfPlaced(real, batch, nodes, contexts);
+  return contexts > 1 ? shares : OfOneRank(packed, std::move(shares));
 }
 
 }  // namespace penstock::core

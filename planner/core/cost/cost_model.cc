@@ -19,12 +19,13 @@ constexpr int64_t kNormBytes = 8;
 // Of a round of a RESHARD, at least: a message of this size takes far longer than starting it.
 constexpr int64_t kRoundBytes = int64_t{4} << 20;
 
-// Of a part of a micro-batch whose ranks hold their stages without tensor ranks.
+// Of a GPT, the only kind of model whose ranks divide experts.
 void AddPart(const ExchangeCosts& part, ExchangeCosts* all) {
   const auto add = [](const ExchangeCosts::Half& half, ExchangeCosts::Half* sum) {
     sum->bytes += half.bytes;
     sum->ns += half.ns;
   };
+  add(part.target, &all->target);
   add(part.rows, &all->rows);
   add(part.row_gradients, &all->row_gradients);
   all->sent_bytes += part.sent_bytes;
@@ -59,7 +60,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       divided_state_(job.shard_optimizer_state),
       has_shares_(job.parameter_shares),
       share_weights_(job.share_weights) {
-  if (makes_beside() && group().tensor == 1) most_parts_ = job.most_parts;
+  if (makes_beside()) most_parts_ = job.most_parts;
   for (const Stage& stage : shape().stages) {
     if (job.adapted) {
       AddAdaptedStage(job, stage);
@@ -151,6 +152,10 @@ PartCosts CostModel::CostsOfPart(const LayerCosts& costs) const {
   part.weights_ns = floor(products.ns);
   part.rows_ns = costs.exchange.rows.ns;
   part.row_gradients_ns = costs.exchange.row_gradients.ns;
+  const bool divided = group().feeds_own_tokens();
+  const int64_t half_ns = costs.exchange.target.ns;
+  part.tensor_forward_ns = ForwardHalves(kDecoder, /*crosses=*/false, divided).target * half_ns;
+  part.tensor_backward_ns = BackwardHalves(kDecoder, /*crosses=*/false, divided, kKeepAll).target * half_ns;
   part.context_forward_ns = costs.exchange.exposed_forward_ns;
   part.context_backward_ns = costs.exchange.exposed_backward_ns;
   for (int level = 0; level < kRecomputeLevels; ++level)

@@ -12,7 +12,7 @@ namespace {
 // Rows go to their experts, and come back.
 void AddForward(const PartCosts& part, int64_t context_ns, LayerSteps* steps) {
   const int64_t experts = std::min(part.experts_ns, part.forward_ns);
-  steps->Add({.before = part.forward_ns - experts + context_ns, .ns = part.rows_ns});
+  steps->Add({.before = part.forward_ns - experts + part.tensor_forward_ns + context_ns, .ns = part.rows_ns});
   steps->Add({.before = experts, .ns = part.rows_ns});
 }
 
@@ -30,7 +30,8 @@ LayerSteps BackwardSteps(const PartCosts& part, RecomputeLevel level) {
   steps.Add({.ns = part.row_gradients_ns});
   steps.Add({.before = part.experts_ns, .ns = part.row_gradients_ns, .after = part.experts_ns});
   const int64_t counted = part.weights_ns + part.experts_ns + (again ? part.forward_ns : 0);
-  steps.rest = std::max<int64_t>(0, part.backward_ns[level] - counted) + part.context_backward_ns[level];
+  steps.rest = std::max<int64_t>(0, part.backward_ns[level] - counted) + part.tensor_backward_ns +
+               part.context_backward_ns[level];
   return steps;
 }
 

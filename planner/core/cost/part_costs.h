@@ -23,6 +23,9 @@ struct PartCosts {
   // Rows once to experts on other ranks, or back; their gradients.
   int64_t rows_ns = 0;
   int64_t row_gradients_ns = 0;
+  // Gathers and sums over tensor ranks, without those of a layer that runs again.
+  int64_t tensor_forward_ns = 0;
+  int64_t tensor_backward_ns = 0;
   // Keys and values of divided rows that attention does not hide.
   int64_t context_forward_ns = 0;
   std::array<int64_t, kRecomputeLevels> context_backward_ns = {};

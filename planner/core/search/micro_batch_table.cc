@@ -81,14 +81,18 @@ void MicroBatchTable::PlaceThoroughly(int slot) {
 
 int64_t MicroBatchTable::placing_passes() const { return placer_.looked_at() / kLooksInAPass; }
 
+std::vector<Span> MicroBatchTable::SpansOfRows(int slot, size_t rows) const {
+  return contexts() == 1 ? std::vector<Span>(rows) : spans_[slot];
+}
+
 MicroBatchTable::SharesOfParts MicroBatchTable::PartShares(int slot, const PartOfRow& part_of_row) const {
   if (part_of_row.empty()) return {};
   SharesOfParts parts(contexts());
   const std::vector<Row> rows = Rows(slot);
+  const std::vector<Span> spans = SpansOfRows(slot, rows.size());
   std::vector<Share> shares;
   for (int part = 0; part <= *std::max_element(part_of_row.begin(), part_of_row.end()); ++part) {
-    SharesOfPart(rows, tokens_, spans_[slot], part_of_row, part, costs_->nodes(), costs_->group().context,
-                 &shares);
+    SharesOfPart(rows, tokens_, spans, part_of_row, part, costs_->nodes(), costs_->group().context, &shares);
     for (size_t context = 0; context < contexts(); ++context) parts[context].push_back(shares[context]);
   }
   return parts;
@@ -130,7 +134,7 @@ void MicroBatchTable::CutIntoParts(int slot) {
   int64_t least_ns = PassesNs(slot, layer_costs(slot));
   std::vector<LayerCosts> costs(contexts());
   for (int parts = 2; parts <= costs_->most_parts(); ++parts) {
-    PartOfRow part_of_row = row_parts_.Divide(rows, spans_[slot], parts);
+    PartOfRow part_of_row = row_parts_.Divide(rows, SpansOfRows(slot, rows.size()), parts);
     if (part_of_row.empty()) continue;
     const SharesOfParts shares = PartShares(slot, part_of_row);
     if (!AreEven(slot, shares) || !CostLayers(slot, shares, absl::MakeSpan(costs))) continue;

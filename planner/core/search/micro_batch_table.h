@@ -136,6 +136,8 @@ class MicroBatchTable {
   }
   // [context rank][part]; empty where there is one part.
   using SharesOfParts = std::vector<std::vector<Share>>;
+  // Where each row is; with one context rank, all on it.
+  std::vector<Span> SpansOfRows(int slot, size_t rows) const;
   SharesOfParts PartShares(int slot, const PartOfRow& part_of_row) const;
   // Whether no rank has too much of a part.
   bool AreEven(int slot, const SharesOfParts& parts) const;

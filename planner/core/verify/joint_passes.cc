@@ -41,7 +41,8 @@ class Exchange {
     Moved moved;
     if (mesh_.tensors > 1) {
       const Halves halves = forward ? ForwardHalves(pass) : BackwardHalves(pass);
-      moved.tensor = halves.source * HalfBytes(share.source) + halves.target * HalfBytes(share.target);
+      moved.tensor = halves.source * HalfBytes(share.source);
+      for (const uint64_t tokens : share.part_targets) moved.tensor += halves.target * HalfBytes(tokens);
     }
     const uint64_t layers = mesh_.layers(pass.stage()) * key_value_bytes_;
     for (const uint64_t tokens : share.part_targets) moved.expert += ExpertBytes(pass, forward, tokens);

@@ -1,5 +1,5 @@
 // Rule 7: the parts that passes go through in turn hold every row of a micro-batch once, and there are some
-// only where ranks divide experts and each has its tokens alone (execution.md, section 7).
+// only where ranks divide experts (execution.md, section 7).
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +13,7 @@ void CheckParts(const PlanIndex& index, const ReplicaMesh& mesh, const v1::Micro
   const auto fail = [&](const std::string& message) { report.Add(kTokens, absl::StrCat(name, message)); };
   const auto& begins = micro_batch.part_rows();
   if (begins.empty()) return;
-  if (mesh.experts == 1 || mesh.tensors > 1)
-    return fail("part_rows is set, but parts are of ranks that divide experts and no layers");
+  if (mesh.experts == 1) return fail("part_rows is set, but parts are of ranks that divide experts");
   if (begins.size() < 3 || begins[0] != 0)
     return fail(absl::StrCat("part_rows has ", begins.size(), " entries and begins with ", begins[0],
                              "; it has one more than there are parts, of which there are two or more, and ",

@@ -159,6 +159,21 @@ bool BeginsPart(const v1::MicroBatch& micro_batch, size_t row, int* next) {
   return *next < begins.size() && begins[*next] == row;
 }
 
+// With one context rank.
+Share WholeInParts(const v1::MicroBatch& micro_batch, const std::vector<RowSize>& rows) {
+  Share whole = WholeShare(micro_batch);
+  if (micro_batch.part_rows().empty()) {
+    whole.part_targets = {whole.target};
+    return whole;
+  }
+  int next_part = 0;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (row == 0 || BeginsPart(micro_batch, row, &next_part)) whole.part_targets.push_back(0);
+    whole.part_targets.back() += rows[row].target;
+  }
+  return whole;
+}
+
 // From what there was when each part began to how much is in it.
 void EndParts(Share* share) {
   std::vector<uint64_t>& parts = share->part_targets;
@@ -170,13 +185,9 @@ void EndParts(Share* share) {
 
 std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch,
                             uint32_t contexts) {
-  if (contexts == 1) {
-    Share whole = WholeShare(micro_batch);
-    whole.part_targets = {whole.target};
-    return {whole};
-  }
-  std::vector<Share> shares(contexts);
   const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
+  if (contexts == 1) return {WholeInParts(micro_batch, rows)};
+  std::vector<Share> shares(contexts);
   const std::vector<RowSamples> samples = RowSamplesOf(micro_batch);
   int next_part = 0;
   for (size_t row = 0; row < rows.size(); ++row) {

@@ -31,9 +31,11 @@ class RecordedStageGroup : public StageGroup {
   RecordedStageGroup(RecordedStreams* streams, const GroupPlace& place) : streams_(*streams), place_(place) {}
 
   GroupPlace place() const override { return place_; }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override { return Exchanged(own, rows); }
-  at::Tensor SumRows(const at::Tensor& partial) override {
-    return Exchanged(partial, ShardOf(partial.size(0), place_.tensor, place_.tensors).size());
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows& rows) override {
+    return Exchanged(own, rows.size());
+  }
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows& rows) override {
+    return Exchanged(partial, ShardOf(rows, place_.tensor, place_.tensors).size());
   }
   void SumOverTensorRanks(at::Tensor&) override { streams_.Record(Call::kExchange); }
   void MaxOverTensorRanks(at::Tensor&) override { streams_.Record(Call::kExchange); }

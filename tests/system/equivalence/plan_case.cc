@@ -429,12 +429,13 @@ bool IsOfTheProduct(const Case& choice) {
 }  // namespace
 
 std::vector<PlanCase> PlanCasesForParts(Coverage coverage) {
-  const auto* const model = std::ranges::find_if(kModels, &Model::divided_experts);
-  // Of the first values of both: the model, and one tensor rank.
+  std::vector<size_t> models;
+  for (size_t model = 0; model < std::size(kModels); ++model)
+    if (kModels[model].divided_experts) models.push_back(model);
   std::vector<size_t> values = kValues;
-  values[kModel] = values[kTensor] = 1;
+  values[kModel] = models.size();
   const auto whole = [&](Case choice) {
-    choice[kModel] = static_cast<size_t>(model - std::begin(kModels));
+    choice[kModel] = models[choice[kModel]];
     return choice;
   };
   const auto possible = [&](const Case& choice) {

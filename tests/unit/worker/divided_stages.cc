@@ -11,6 +11,7 @@
 #include "tests/unit/worker/tensor_slices.h"
 #include "worker/comm/shard.h"
 #include "worker/model/attention_shape.h"
+#include "worker/program/parts.h"
 #include "worker/program/share.h"
 
 namespace penstock::worker {
@@ -25,6 +26,24 @@ void AddToWhole(const NamedParameter& parameter, const at::Tensor& whole) {
   }
 }
 
+// Of the tokens of a context rank those of a tensor rank: of each part some.
+std::vector<int64_t> OwnOf(const std::vector<int64_t>& tokens, const MicroBatch& shape,
+                           const GroupPlace& place) {
+  std::vector<int64_t> ends;
+  for (size_t part = 0; part < PartsOf(shape); ++part)
+    ends.push_back((ends.empty() ? 0 : ends.back()) + TargetTokens(PartOf(shape, part), place));
+  const auto all = static_cast<int64_t>(tokens.size());
+  if (ends.empty()) ends = {all};
+  std::vector<int64_t> own;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    const Shard shard = ShardOf(ListedRows(begin, end, all), place.tensor, place.tensors);
+    own.insert(own.end(), tokens.begin() + begin + shard.begin, tokens.begin() + begin + shard.end);
+    begin = end;
+  }
+  return own;
+}
+
 // Puts a rank's rows of the boundary in their places.
 void PlaceRows(const at::Tensor& rows, const MicroBatch& shape, const GroupPlace& place,
                const at::Tensor& whole) {
@@ -32,9 +51,9 @@ void PlaceRows(const at::Tensor& rows, const MicroBatch& shape, const GroupPlace
   for (const TokenRun& run : RunsOf(shape, Side::kTarget, place.context)) {
     for (int64_t i = run.begin; i < run.begin + run.length; ++i) places.push_back(i);
   }
-  const Shard own = ShardOf(static_cast<int64_t>(places.size()), place.tensor, place.tensors);
-  ASSERT_EQ(rows.size(0), own.size());
-  whole.index_copy_(0, at::tensor(places, at::kLong).narrow(0, own.begin, own.size()), rows);
+  const std::vector<int64_t> own = OwnOf(places, shape, place);
+  ASSERT_EQ(rows.size(0), static_cast<int64_t>(own.size()));
+  whole.index_copy_(0, at::tensor(own, at::kLong), rows);
 }
 
 }  // namespace

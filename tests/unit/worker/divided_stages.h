@@ -89,8 +89,12 @@ class CountingGroup : public StageGroup {
   explicit CountingGroup(StageGroup* group) : group_(*group) {}
 
   GroupPlace place() const override { return group_.place(); }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override { return group_.GatherRows(own, rows); }
-  at::Tensor SumRows(const at::Tensor& partial) override { return group_.SumRows(partial); }
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows& rows) override {
+    return group_.GatherRows(own, rows);
+  }
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows& rows) override {
+    return group_.SumRows(partial, rows);
+  }
   void SumOverTensorRanks(at::Tensor& values) override { group_.SumOverTensorRanks(values); }
   void MaxOverTensorRanks(at::Tensor& values) override { group_.MaxOverTensorRanks(values); }
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,

@@ -86,7 +86,7 @@ TEST(PassExchangeTest, SumsRowsOverTheTensorRanks) {
     for (const int64_t rows : {8, 5, 1}) {
       RunTopology(TopologyOf(1, 1, 1, 3), [&](uint32_t, Communicator& communicator) {
         StageGroup& group = *communicator.stage_group();
-        const at::Tensor sum = group.SumRows(Values(group.place().tensor, {rows, 2, 3}, type));
+        const at::Tensor sum = group.SumRows(Values(group.place().tensor, {rows, 2, 3}, type), rows);
         const at::Tensor expected =
             Values(0, {rows, 2, 3}) + Values(1, {rows, 2, 3}) + Values(2, {rows, 2, 3});
         EXPECT_TRUE(at::equal(sum, Rows(expected, group.place()).to(type))) << rows << " rows of " << type;
@@ -100,7 +100,7 @@ TEST(PassExchangeTest, SumsAreRoundedOnce) {
     StageGroup& group = *communicator.stage_group();
     // 256 + 1 is 256 in bfloat16, so that rounding after each addition gives 256.
     at::Tensor values = at::full({4}, group.place().tensor == 0 ? 256.0 : 1.0, at::kBFloat16);
-    EXPECT_EQ(group.SumRows(values).item<float>(), 260);
+    EXPECT_EQ(group.SumRows(values, values.size(0)).item<float>(), 260);
     group.SumOverTensorRanks(values);
     EXPECT_TRUE(at::equal(values, at::full({4}, 260.0, at::kBFloat16)));
   });
@@ -254,7 +254,7 @@ TEST(PassExchangeTest, AfterAnErrorCallsReturnZerosAtOnce) {
     EXPECT_EQ(group.status().code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(group.status().message()), AllOf(HasSubstr("tensor ranks"), HasSubstr("rank 1")));
     const absl::Status first = group.status();
-    EXPECT_EQ(group.SumRows(at::ones({5, 2})).sizes(), at::IntArrayRef({2, 2}));
+    EXPECT_EQ(group.SumRows(at::ones({5, 2}), 5).sizes(), at::IntArrayRef({2, 2}));
     at::Tensor values = at::ones({3});
     group.SumOverTensorRanks(values);
     EXPECT_TRUE(at::equal(values, at::zeros({3})));

@@ -42,8 +42,8 @@ class PlaceAlone : public StageGroup {
  public:
   explicit PlaceAlone(const GroupPlace& place) : place_(place) {}
   GroupPlace place() const override { return place_; }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t) override { return own; }
-  at::Tensor SumRows(const at::Tensor& partial) override { return partial; }
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows&) override { return own; }
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows&) override { return partial; }
   void SumOverTensorRanks(at::Tensor&) override {}
   void MaxOverTensorRanks(at::Tensor&) override {}
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>&,

@@ -113,7 +113,7 @@ TEST_F(NcclPair, TensorRanksGatherAndSumInTheirPasses) {
         StageGroup& group = *communicator.stage_group();
         const at::Tensor gathered = group.GatherRows(Filled(rank, rank + 1, rank), 3);
         EXPECT_TRUE(gathered.cpu().equal(at::tensor({0.0F, 1.0F, 1.0F})));
-        const at::Tensor sum = group.SumRows(Filled(rank, 100'001, rank + 1).to(at::kBFloat16));
+        const at::Tensor sum = group.SumRows(Filled(rank, 100'001, rank + 1).to(at::kBFloat16), 100'001);
         EXPECT_EQ(sum.numel(), 50'000 + rank);
         EXPECT_TRUE(sum.cpu().eq(3).all().item<bool>());
         for (const int64_t elements : {5, 100'001}) {

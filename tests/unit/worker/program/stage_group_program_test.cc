@@ -54,9 +54,6 @@ TEST(ProgramFromProto, NamesWhatIsWrongWithPartsOfMicroBatches) {
       error({0, 1, 2}, ContextJob()),
       AllOf(HasSubstr("micro-batch 0"), HasSubstr("part_rows is 0, 1, 2: there are no parts where ranks "
                                                   "do not divide experts")));
-  JobConfig tensors = ExpertJob();
-  tensors.tensor = 2;
-  EXPECT_THAT(error({0, 1, 2}, tensors), HasSubstr("no parts where 2 tensor ranks"));
   for (const std::vector<uint32_t>& wrong :
        {std::vector<uint32_t>{0}, {2}, {1, 2}, {0, 1}, {0, 0, 2}, {0, 2, 1}, {0, 1, 3}}) {
     EXPECT_THAT(error(wrong, ExpertJob()), HasSubstr("expected values that rise from 0 to 2"));
