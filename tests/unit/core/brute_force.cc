@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -10,144 +9,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner/core/model/share.h"
-#include "planner/core/schedule/stage_bytes.h"
 #include "tests/unit/core/brute_force_exact.h"
+#include "tests/unit/core/brute_force_micro_batch.h"
 
 namespace penstock::core {
 namespace {
 
-using Mask = uint32_t;
-using Groups = std::vector<Mask>;
-
-// A micro-batch with everything that a schedule depends on.
-struct SmallMicroBatch {
-  Mask samples = 0;
-  Layout layout = Layout::kPacked;
-  std::vector<Span> spans;
-  std::vector<SmallPass> passes;
-};
-
-// Every (selective, full) that the job allows for a stage, but for those that cost more and keep no less.
-std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stage,
-                                absl::Span<const LayerCosts> layers, const StageMemory& memory,
-                                int64_t kept_besides) {
-  const int count = costs.stage(stage).layers();
-  std::vector<StageRecompute> allowed;
-  for (int full = 0; full <= count; ++full) {
-    for (int selective = 0; full + selective <= count; ++selective) {
-      const bool none = full == 0 && selective == 0;
-      if (job.recompute == RecomputeMode::kNone && !none) continue;
-      if (job.recompute == RecomputeMode::kSelective && selective != count) continue;
-      if (job.recompute == RecomputeMode::kFull && full != count) continue;
-      if (job.recompute == RecomputeMode::kAuto && selective > 0 && !costs.has_selective()) continue;
-      allowed.push_back({selective, full});
-    }
-  }
-  std::vector<PassChoice> all;
-  all.reserve(allowed.size());
-  for (const StageRecompute& recompute : allowed) {
-    int64_t slowest = 0;
-    for (const LayerCosts& share : layers)
-      slowest = std::max(slowest, costs.BackwardNs(stage, share, recompute));
-    all.push_back({slowest, costs.StoredBytes(stage, memory, recompute) + kept_besides, recompute});
-  }
-  std::sort(all.begin(), all.end(), [](const PassChoice& a, const PassChoice& b) {
-    return std::pair(a.backward_ns, a.kept_bytes) < std::pair(b.backward_ns, b.kept_bytes);
-  });
-  std::vector<PassChoice> useful;
-  for (const PassChoice& choice : all) {
-    if (useful.empty() || choice.kept_bytes < useful.back().kept_bytes) useful.push_back(choice);
-  }
-  return useful;
-}
+using Groups = std::vector<SampleMask>;
 
 int64_t OptimizerNs(const CostModel& costs) {
   int64_t longest = 0;
   for (int rank = 0; rank < costs.positions(); ++rank)
     longest = std::max(longest, costs.WholeIterationNs(rank));
   return longest;
-}
-
-// What each context rank has of a micro-batch. `spans`: of its rows; empty where there is one context rank.
-std::vector<Share> SharesWith(const CostModel& costs, absl::Span<const SampleTokens> tokens,
-                              const std::vector<uint32_t>& list, Layout layout,
-                              const std::vector<Span>& spans) {
-  if (spans.empty()) return {WholeShare(SumsOf(list, tokens, layout))};
-  std::vector<Share> shares;
-  SharesOf(RowsOf(list, tokens, layout, {}), tokens, spans, costs.nodes(), costs.group().context, &shares);
-  return shares;
-}
-
-// Until every rank of the next group has what its like sends it, and until the first has.
-void SetTransfer(const CostModel& costs, const std::vector<Share>& shares, int replica, int stage,
-                 SmallPass* pass) {
-  const int tensors = costs.group().tensor;
-  pass->link_ns = std::numeric_limits<int64_t>::max();
-  for (int place = 0; place < costs.group().ranks(); ++place) {
-    const int64_t bytes = costs.BoundaryBytes(stage, shares[place / tensors].sums, place % tensors);
-    const int from = costs.topology().RankOf(replica, stage, place);
-    const int64_t ns = costs.TransferNs(bytes, from, costs.topology().RankOf(replica, stage + 1, place));
-    pass->transfer_ns = std::max(pass->transfer_ns, ns);
-    pass->link_ns = std::min(pass->link_ns, ns);
-  }
-}
-
-// Nothing when the shape is outside of the profile. Passes take as long as the slowest context rank; memory
-// is that of the fullest one, element by element.
-std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job& job,
-                                              absl::Span<const SampleTokens> tokens,
-                                              const std::vector<uint32_t>& list, Layout layout, int replica,
-                                              const std::vector<Span>& spans = {}) {
-  const std::vector<Share> shares = SharesWith(costs, tokens, list, layout, spans);
-  std::vector<LayerCosts> layers(shares.size());
-  for (size_t context = 0; context < shares.size(); ++context) {
-    if (!costs.Layers(shares[context], &layers[context])) return std::nullopt;
-  }
-  SmallMicroBatch result;
-  result.layout = layout;
-  result.spans = spans;
-  for (int s = 0; s < costs.stages(); ++s) {
-    const StageMemory memory = LargestMemory(costs, s, shares);
-    const bool receives = s > 0 && costs.position_of(s) != costs.position_of(s - 1);
-    const bool sends = s + 1 < costs.stages() && costs.position_of(s) != costs.position_of(s + 1);
-    const int64_t input = receives ? memory.input : 0;
-    const int64_t output = sends ? memory.output : 0;
-    SmallPass pass;
-    for (const LayerCosts& share : layers) {
-      pass.forward_ns = std::max(pass.forward_ns, costs.ForwardNs(s, share));
-      pass.weight_ns = std::max(pass.weight_ns, costs.WeightNs(s, share));
-    }
-    pass.choices = Choices(costs, job, s, layers, memory, input + memory.tokens);
-    const auto slow_down = [&](int64_t* ns) {
-      *ns = costs.slow_groups().Slowed(*ns, replica, costs.position_of(s));
-    };
-    slow_down(&pass.forward_ns);
-    slow_down(&pass.weight_ns);
-    for (PassChoice& choice : pass.choices) slow_down(&choice.backward_ns);
-    pass.forward_bytes = output + memory.forward_peak();
-    pass.backward_bytes = memory.backward_peak() + input + output;
-    pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + memory.tokens;
-    pass.received_bytes = input;
-    pass.memory = memory;
-    if (sends) SetTransfer(costs, shares, replica, s, &pass);
-    result.passes.push_back(std::move(pass));
-  }
-  return result;
-}
-
-// All placements of so many rows of these lengths; one, without spans, where there is one context rank.
-void ForEachPlacement(int contexts, absl::Span<const Row> rows, std::vector<Span>* spans,
-                      const std::function<void()>& visit) {
-  if (contexts == 1 || spans->size() == rows.size()) return visit();
-  const int64_t length = rows[spans->size()].length;
-  for (int ranks = 1; ranks <= contexts && (ranks == 1 || length >= 2 * ranks); ranks *= 2) {
-    for (int first = 0; first < contexts; first += ranks) {
-      spans->push_back({first, ranks});
-      ForEachPlacement(contexts, rows, spans, visit);
-      spans->pop_back();
-    }
-  }
 }
 
 // Leaves out what does not fit even if the micro-batch is alone on the rank. Keeps one, for those that have
@@ -213,13 +87,13 @@ class Enumeration {
   // Replicas whose links are equally fast share answers, unless some of their ranks are slow.
   int64_t ClassOf(int replica) const;
   // All layouts and placements that may be of use.
-  std::vector<SmallMicroBatch> Layouts(Mask samples, int replica) const;
+  std::vector<SmallMicroBatch> Layouts(SampleMask samples, int replica) const;
   void Keep(SmallMicroBatch micro_batch, std::vector<SmallMicroBatch>* kept) const;
-  const ReplicaAnswer& BestReplica(Mask samples, int replica);
+  const ReplicaAnswer& BestReplica(SampleMask samples, int replica);
   void TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer);
   void TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
                    ReplicaAnswer* answer);
-  void Assign(int replica, Mask left, int64_t end, const std::string& text);
+  void Assign(int replica, SampleMask left, int64_t end, const std::string& text);
 
   const CostModel& costs_;
   const Job& job_;
@@ -230,7 +104,7 @@ class Enumeration {
   bool fixed_schedule_;
   // Ends before it are looked for; of the last reduction of gradients.
   int64_t limit_ns_;
-  std::map<std::pair<Mask, int64_t>, ReplicaAnswer> replicas_;
+  std::map<std::pair<SampleMask, int64_t>, ReplicaAnswer> replicas_;
   BruteForceAnswer best_;
 };
 
@@ -248,44 +122,7 @@ int64_t Enumeration::ClassOf(int replica) const {
   return bits;
 }
 
-// Whether no pass without recompute and no transfer of `a` is slower: all that counts where memory is plenty.
-bool NoSlower(const SmallMicroBatch& a, const SmallMicroBatch& b) {
-  for (size_t s = 0; s < a.passes.size(); ++s) {
-    const SmallPass& x = a.passes[s];
-    const SmallPass& y = b.passes[s];
-    const int64_t x_input = x.choices.front().backward_ns - x.weight_ns;
-    const int64_t y_input = y.choices.front().backward_ns - y.weight_ns;
-    if (x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns || x.link_ns > y.link_ns ||
-        x.weight_ns > y.weight_ns || x.choices.front().backward_ns > y.choices.front().backward_ns ||
-        x_input > y_input) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// True when `a` can stand for `b` everywhere.
-bool NoWorse(const SmallMicroBatch& a, const SmallMicroBatch& b) {
-  for (size_t s = 0; s < a.passes.size(); ++s) {
-    const SmallPass& x = a.passes[s];
-    const SmallPass& y = b.passes[s];
-    const bool worse = x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns ||
-                       x.link_ns > y.link_ns || x.forward_bytes > y.forward_bytes ||
-                       x.backward_bytes > y.backward_bytes || x.put_aside_bytes > y.put_aside_bytes ||
-                       x.weight_ns > y.weight_ns;
-    const bool larger = x.memory.peak > y.memory.peak || x.memory.input > y.memory.input ||
-                        x.memory.output > y.memory.output || x.memory.tokens > y.memory.tokens;
-    if (worse || larger || x.choices.size() != y.choices.size()) return false;
-    for (size_t c = 0; c < x.choices.size(); ++c) {
-      if (x.choices[c].backward_ns > y.choices[c].backward_ns) return false;
-      if (x.choices[c].backward_ns - x.weight_ns > y.choices[c].backward_ns - y.weight_ns) return false;
-      if (x.choices[c].kept_bytes > y.choices[c].kept_bytes) return false;
-    }
-  }
-  return true;
-}
-
-std::vector<SmallMicroBatch> Enumeration::Layouts(Mask samples, int replica) const {
+std::vector<SmallMicroBatch> Enumeration::Layouts(SampleMask samples, int replica) const {
   std::vector<uint32_t> list;
   for (uint32_t sample = 0; sample < samples_.size(); ++sample) {
     if ((samples >> sample & 1) != 0) list.push_back(sample);
@@ -380,7 +217,7 @@ void Enumeration::TryPipeline(const std::vector<const SmallMicroBatch*>& micro_b
 
 void Enumeration::TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer) {
   std::vector<std::vector<SmallMicroBatch>> layouts;
-  for (const Mask group : groups) layouts.push_back(Layouts(group, replica));
+  for (const SampleMask group : groups) layouts.push_back(Layouts(group, replica));
   std::vector<const SmallMicroBatch*> chosen;
   const std::function<void()> choose = [&] {
     if (chosen.size() == layouts.size()) return TryPipeline(chosen, limit, answer);
@@ -394,12 +231,12 @@ void Enumeration::TryGroups(const Groups& groups, int replica, int64_t limit, Re
 }
 
 // Calls `visit` for every division of the samples in `left` into groups.
-void ForEachGrouping(Mask left, Groups* groups, const std::function<void()>& visit) {
+void ForEachGrouping(SampleMask left, Groups* groups, const std::function<void()>& visit) {
   if (left == 0) return visit();
-  const Mask first = left & (~left + 1);
-  const Mask rest = left ^ first;
+  const SampleMask first = left & (~left + 1);
+  const SampleMask rest = left ^ first;
   // Every subset of the rest joins the first sample.
-  for (Mask others = rest;; others = (others - 1) & rest) {
+  for (SampleMask others = rest;; others = (others - 1) & rest) {
     groups->push_back(first | others);
     ForEachGrouping(rest ^ others, groups, visit);
     groups->pop_back();
@@ -407,7 +244,7 @@ void ForEachGrouping(Mask left, Groups* groups, const std::function<void()>& vis
   }
 }
 
-const Enumeration::ReplicaAnswer& Enumeration::BestReplica(Mask samples, int replica) {
+const Enumeration::ReplicaAnswer& Enumeration::BestReplica(SampleMask samples, int replica) {
   ReplicaAnswer& answer = replicas_[{samples, ClassOf(replica)}];
   if (answer.end_ns.has_value() || answer.limit_ns >= limit_ns_) return answer;
   answer.limit_ns = limit_ns_;
@@ -419,7 +256,7 @@ const Enumeration::ReplicaAnswer& Enumeration::BestReplica(Mask samples, int rep
   return answer;
 }
 
-void Enumeration::Assign(int replica, Mask left, int64_t end, const std::string& text) {
+void Enumeration::Assign(int replica, SampleMask left, int64_t end, const std::string& text) {
   if (!best_.complete || end >= limit_ns_ || (any_ && best_.found)) return;
   if (replica == job_.topology.replicas()) {
     if (left != 0) return;
@@ -430,7 +267,7 @@ void Enumeration::Assign(int replica, Mask left, int64_t end, const std::string&
     return;
   }
   const bool may_be_empty = static_cast<int>(samples_.size()) < job_.topology.replicas();
-  for (Mask own = left;; own = (own - 1) & left) {
+  for (SampleMask own = left;; own = (own - 1) & left) {
     const bool last = replica + 1 == job_.topology.replicas();
     if ((own != 0 || may_be_empty) && (!last || own == left)) {
       // An empty replica only takes part in the reduction.
@@ -447,7 +284,7 @@ void Enumeration::Assign(int replica, Mask left, int64_t end, const std::string&
 }
 
 BruteForceAnswer Enumeration::Run() {
-  Assign(0, (Mask{1} << samples_.size()) - 1, 0, "");
+  Assign(0, (SampleMask{1} << samples_.size()) - 1, 0, "");
   return best_;
 }
 
