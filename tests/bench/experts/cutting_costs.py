@@ -4,7 +4,10 @@
 The analytic profile of a Qwen3 30B-A3B on 64 ranks of 141 GB (examples/qwen3_30b_a3b.json), 576 samples of at most 8,192 tokens, packed, as in
 docs/results. Each case is planned --rounds times with parts and without, by turns, on one thread; medians, and the ratio of both.
 
-Usage: tests/bench/experts/cutting_costs.py --data FOLDER [--rounds 5]     (FOLDER/lengths/*.csv; Python needs the package of build/release/tests/python)
+Usage: ctest --test-dir build/release -R python_package_is_made
+       PYTHONPATH=build/release/tests/python/package:$HOME/.cache/penstock/python tests/bench/experts/cutting_costs.py --data FOLDER [--rounds 5]
+
+FOLDER/lengths has the *.csv files.
 """
 
 import argparse
