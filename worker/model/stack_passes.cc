@@ -8,8 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "worker/model/part_rows.h"
-
 namespace penstock::worker {
 namespace {
 
@@ -114,13 +112,13 @@ at::Tensor RunInTurn(std::deque<Pass>& passes) {
   return JoinParts(results);
 }
 
+}  // namespace
+
 PartRows RowsOf(const std::vector<LayerContext>& parts) {
   PartRows rows;
   for (const LayerContext& part : parts) rows.push_back(part.rows());
   return rows;
 }
-
-}  // namespace
 
 at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
                          const std::vector<Recompute>& levels, at::Tensor hidden,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "worker/model/block.h"
+#include "worker/model/part_rows.h"
 #include "worker/model/stage.h"
 #include "worker/model/stage_parts.h"
 #include "worker/model/weight_products.h"
@@ -27,6 +28,8 @@ using StackMemory = std::vector<LayerMemory>;
 
 // Whether a pass back will come. If not, each layer's memory is gone when the next one begins.
 enum class PassBack : uint8_t { kComes, kDoesNotCome };
+
+PartRows RowsOf(const std::vector<LayerContext>& parts);
 
 // `parts`: what the layers see of each; one of a micro-batch without parts. `levels`: of each layer.
 // `hidden`: [own tokens, hidden], those of one part after the other; so is the result, a tensor of its own

@@ -105,8 +105,7 @@ class TransformerStage : public Stage {
   TokenRows SourceRows(const MicroBatchState& state) const {
     return {&group_, state.attention->source.queries};
   }
-  // Of each part.
-  PartRows TargetRows(const MicroBatchState& state) const;
+  PartRows TargetRows(const MicroBatchState& state) const { return RowsOf(TargetContexts(state, {})); }
   // What the layers of each part of the micro-batch see.
   std::vector<LayerContext> SourceContexts(const MicroBatchState& state) const {
     return {{.attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_}};
@@ -172,14 +171,6 @@ absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const Token
   if (range_.first) return absl::OkStatus();
   return CheckSizes("the stage's input", input,
                     BoundaryShape(shape, config_, range_.first_layer, group_.place()));
-}
-
-PartRows TransformerStage::TargetRows(const MicroBatchState& state) const {
-  PartRows rows;
-  for (const AttentionShape& part : state.attention->target_parts)
-    rows.push_back({&group_, part.listed_queries()});
-  if (rows.empty()) rows.push_back({&group_, state.attention->target.queries});
-  return rows;
 }
 
 std::vector<LayerContext> TransformerStage::TargetContexts(const MicroBatchState& state,

@@ -106,31 +106,28 @@ SharesInParts SharesOfPlaced(const PlacedRows& placed, const Batch& batch, const
   return shares;
 }
 
-// The micro-batch as it is laid out, and its parts, row by row.
-SharesInParts OfOneRank(const TokenSums& sums, SharesInParts in_parts) {
-  in_parts.whole = {WholeShare(sums)};
-  return in_parts;
+// The micro-batch as it is laid out, and its parts row by row.
+SharesInParts OfOneRank(const TokenSums& sums, std::vector<std::vector<Share>> parts = {{}}) {
+  return {.whole = {WholeShare(sums)}, .parts = std::move(parts)};
 }
-
-SharesInParts OfOneRank(const TokenSums& sums) { return {.whole = {WholeShare(sums)}, .parts = {{}}}; }
 
 }  // namespace
 
 absl::StatusOr<SharesInParts> ComputedShares(const v1::MicroBatch& micro_batch, const Batch& batch,
                                              const Nodes& nodes, int contexts,
                                              const AttentionWindows& windows) {
-  const bool whole = micro_batch.part_rows().empty();
-  if (contexts == 1 && whole) return OfOneRank(ComputedSums(micro_batch, batch, windows));
+  const auto sums = [&] { return ComputedSums(micro_batch, batch, windows); };
+  if (contexts == 1 && micro_batch.part_rows().empty()) return OfOneRank(sums());
   PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
   SharesInParts shares = SharesOfPlaced(computed, batch, nodes, contexts);
-  return contexts > 1 ? shares : OfOneRank(ComputedSums(micro_batch, batch, windows), std::move(shares));
+  return contexts > 1 ? shares : OfOneRank(sums(), std::move(shares.parts));
 }
 
 absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, const Batch& batch,
                                          const Nodes& nodes, int contexts, const AttentionWindows& windows) {
   const absl::Span<const uint32_t> samples = SamplesOf(micro_batch);
-  const TokenSums packed = SumsOf(samples, batch.samples, Layout::kPacked);
-  if (contexts == 1 && micro_batch.part_rows().empty()) return OfOneRank(packed);
+  const auto sums = [&] { return SumsOf(samples, batch.samples, Layout::kPacked); };
+  if (contexts == 1 && micro_batch.part_rows().empty()) return OfOneRank(sums());
   PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
   PlacedRows real = {
       .rows = RowsOf(samples, batch.samples, Layout::kPacked, {}), .spans = {}, .part_begins = {}};
@@ -140,7 +137,7 @@ absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, cons
   }
   if (!real.part_begins.empty()) real.part_begins.push_back(real.spans.size());
   SharesInParts shares = SharesOfPlaced(real, batch, nodes, contexts);
-  return contexts > 1 ? shares : OfOneRank(packed, std::move(shares));
+  return contexts > 1 ? shares : OfOneRank(sums(), std::move(shares.parts));
 }
 
 }  // namespace penstock::core

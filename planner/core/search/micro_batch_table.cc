@@ -131,10 +131,11 @@ int64_t MicroBatchTable::PassesNs(int slot, absl::Span<const LayerCosts> costs) 
 void MicroBatchTable::CutIntoParts(int slot) {
   if (!known(slot) || layouts_[slot] == Layout::kConcatenated) return;
   const std::vector<Row> rows = Rows(slot);
+  const std::vector<Span> spans = SpansOfRows(slot, rows.size());
   int64_t least_ns = PassesNs(slot, layer_costs(slot));
   std::vector<LayerCosts> costs(contexts());
   for (int parts = 2; parts <= costs_->most_parts(); ++parts) {
-    PartOfRow part_of_row = row_parts_.Divide(rows, SpansOfRows(slot, rows.size()), parts);
+    PartOfRow part_of_row = row_parts_.Divide(rows, spans, parts);
     if (part_of_row.empty()) continue;
     const SharesOfParts shares = PartShares(slot, part_of_row);
     if (!AreEven(slot, shares) || !CostLayers(slot, shares, absl::MakeSpan(costs))) continue;

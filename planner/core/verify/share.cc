@@ -160,12 +160,13 @@ bool BeginsPart(const v1::MicroBatch& micro_batch, size_t row, int* next) {
 }
 
 // With one context rank.
-Share WholeInParts(const v1::MicroBatch& micro_batch, const std::vector<RowSize>& rows) {
+Share WholeInParts(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch) {
   Share whole = WholeShare(micro_batch);
   if (micro_batch.part_rows().empty()) {
     whole.part_targets = {whole.target};
     return whole;
   }
+  const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
   int next_part = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
     if (row == 0 || BeginsPart(micro_batch, row, &next_part)) whole.part_targets.push_back(0);
@@ -185,9 +186,9 @@ void EndParts(Share* share) {
 
 std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch,
                             uint32_t contexts) {
-  const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
-  if (contexts == 1) return {WholeInParts(micro_batch, rows)};
+  if (contexts == 1) return {WholeInParts(batch, plan, micro_batch)};
   std::vector<Share> shares(contexts);
+  const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
   const std::vector<RowSamples> samples = RowSamplesOf(micro_batch);
   int next_part = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
