@@ -350,6 +350,13 @@ class Costs:
             return self.layer_bytes(self.layer(kind).peak, sums)
         return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated, self._kept_of_rows)
 
+    def split_backward_peak(self, kind, sums):
+        """Beside what a layer keeps and puts aside; None: the profile does not say."""
+        known = self.layer(kind).split_backward_peak
+        if known is None or kind != "decoder":
+            return known and self.layer_bytes(known, sums)
+        return self.layer_bytes(known, sums, self.repeated, self._kept_of_rows)
+
     def kept_of_head(self, sums):
         """The gradient of what the last layer gave."""
         return self.layer_bytes(self.layer("head").stored_none, sums)

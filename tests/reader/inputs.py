@@ -112,11 +112,13 @@ def with_experts(file, experts, measured):
 
 
 def with_gradients(file):
-    """The same of layers whose peak has the gradients of one that is made again, which are less than it keeps."""
+    """The same of layers whose peak has the gradients of one that is made again, which are less than it keeps; those of one that
+    puts products for weights aside are between the two."""
     layers = []
     for layer in file["profile"]["layers"]:
         peak = {side: 1.137 * size for side, size in layer["stored_none"].items()}
-        layers.append(layer if layer["name"] == "head" else {**layer, "peak": peak})
+        split = {side: 0.613 * size for side, size in layer["stored_none"].items()}
+        layers.append(layer if layer["name"] == "head" else {**layer, "peak": peak, "split_backward_peak": split})
     return {**file, "profile": {**file["profile"], "layers": layers}}
 
 

@@ -111,7 +111,8 @@ def _peaks(costs, kind, sums):
     beside = {level: largest - (stored[level] - stored["full"]) for level in LEVELS}
     kept = min(largest, stored["none"])
     least = beside["none"] if costs.peak_has_gradients(kind) else kept
-    return {level: max(beside[level], least) for level in LEVELS}, max(beside["none"], kept)
+    of_split = costs.split_backward_peak(kind, sums)
+    return {level: max(beside[level], least) for level in LEVELS}, max(beside["none"], kept if of_split is None else of_split)
 
 
 def _backward_peak(costs, kind, counts, sums):

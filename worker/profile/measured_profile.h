@@ -64,6 +64,8 @@ struct LayerBytes {
   TokenBytes stored_selective;
   TokenBytes stored_full;
   TokenBytes peak;
+  // Not of a head.
+  TokenBytes split_backward_peak = {};
 };
 
 // v1::TensorCost.

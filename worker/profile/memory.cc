@@ -200,13 +200,21 @@ double FeedForwardKeptBytes(const ModelConfig& config, const Widths& widths) {
   return RowsPerToken(config) * FeedForwardParts(config.feed_forward) * widths.element * widths.ffn;
 }
 
-// Gradients of a layer, `none` bytes of which are kept. A split backward pass still has what the
-// feed-forward part computed with: a plan has `none` for that (execution.md, section 8).
+// Gradients of a layer, `none` bytes of which are kept.
 double GradientBytes(const ModelConfig& config, const Widths& widths, double none) {
   const double feed_forward = FeedForwardGradientBytes(config, widths);
   const double attention = AttentionGradientBytes(config, widths);
   if (attention > none) return std::max(feed_forward, attention);
   return std::max(feed_forward, attention - FeedForwardKeptBytes(config, widths));
+}
+
+// The same where products for weights are put aside: what the feed-forward part computed with, and a gated
+// part's result, are there until the layer ends.
+double SplitGradientBytes(const ModelConfig& config, const Widths& widths) {
+  const bool gated = FeedForwardParts(config.feed_forward) > 2;
+  const double result =
+      gated ? widths.element * (RowsPerToken(config) * widths.ffn + Width(config.shared_expert_ffn)) : 0;
+  return std::max(FeedForwardGradientBytes(config, widths) + result, AttentionGradientBytes(config, widths));
 }
 
 // What a split backward pass puts aside of a shared expert in place of what its forward pass kept, and the
@@ -222,6 +230,7 @@ struct SelfBytes {
   double selective = 0;
   double full = 0;
   double peak = 0;
+  double split_backward_peak = 0;
 };
 
 SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
@@ -239,6 +248,7 @@ SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
                ExpertRowBytes(config, widths) + SharedPutAsideBytes(config, widths, put_aside);
   bytes.full = widths.element * widths.hidden + PositionBytes(config);
   bytes.peak = bytes.none - bytes.full + GradientBytes(config, widths, bytes.none);
+  bytes.split_backward_peak = SplitGradientBytes(config, widths);
   return bytes;
 }
 
@@ -288,7 +298,8 @@ LayerBytes EncoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk
   return {.stored_none = {.source = self.none},
           .stored_selective = {.source = self.selective},
           .stored_full = {.source = self.full},
-          .peak = {.source = self.peak}};
+          .peak = {.source = self.peak},
+          .split_backward_peak = {.source = self.split_backward_peak}};
 }
 
 LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk) {
@@ -297,7 +308,8 @@ LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk
   LayerBytes bytes = {.stored_none = {.target = self.none},
                       .stored_selective = {.target = self.selective},
                       .stored_full = {.target = self.full},
-                      .peak = {.target = self.peak}};
+                      .peak = {.target = self.peak},
+                      .split_backward_peak = {.target = self.split_backward_peak}};
   if (!IsT5(config)) return bytes;
   const double key_value = 2 * widths.element * widths.inner;
   const double target =
@@ -306,8 +318,9 @@ LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk
   bytes.stored_none = {.source = key_value, .target = self.none + target + log_sums};
   bytes.stored_selective = {.source = key_value, .target = self.selective + target};
   // Key and value once more as gradients, twice, and the gradient of the encoder's output, twice.
-  bytes.peak = {.source = 3 * key_value + 2 * widths.element * widths.hidden,
-                .target = self.peak + target + log_sums};
+  const double source_gradients = 2 * key_value + 2 * widths.element * widths.hidden;
+  bytes.peak = {.source = key_value + source_gradients, .target = self.peak + target + log_sums};
+  bytes.split_backward_peak.source = source_gradients;
   return bytes;
 }
 

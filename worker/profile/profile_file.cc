@@ -62,6 +62,7 @@ v1::LayerCost ToProto(const std::string& name, const MeasuredLayer& layer) {
   *proto.mutable_stored_selective() = ToProto(layer.bytes.stored_selective);
   *proto.mutable_stored_full() = ToProto(layer.bytes.stored_full);
   *proto.mutable_peak() = ToProto(layer.bytes.peak);
+  if (name != "head") *proto.mutable_split_backward_peak() = ToProto(layer.bytes.split_backward_peak);
   for (const TensorTime& time : layer.tensor) *proto.add_tensor() = ToProto(time);
   return proto;
 }

@@ -137,6 +137,8 @@ absl::Status CheckTensorCosts(const std::string& field, const v1::LayerCost& lay
   return absl::OkStatus();
 }
 
+constexpr char kHeadIsNotDivided[] = "a head has none; its backward pass is not divided";
+
 // Closed forms of the parts of a backward pass.
 absl::Status CheckBackwardForms(const std::string& field, const v1::LayerCost& layer) {
   PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".backward_input", layer.backward_input()));
@@ -145,8 +147,7 @@ absl::Status CheckBackwardForms(const std::string& field, const v1::LayerCost& l
   const std::string name = field + (layer.has_backward_input() ? ".backward_input" : ".backward_weight");
   if (layer.has_backward_input() != layer.has_backward_weight())
     return WrongInProfile(name, "set backward_input and backward_weight both, or neither");
-  if (layer.name() == "head")
-    return WrongInProfile(name, "a head has none; its backward pass is not divided");
+  if (layer.name() == "head") return WrongInProfile(name, kHeadIsNotDivided);
   const bool tables = layer.has_forward_ms() || layer.has_backward_none_ms() ||
                       layer.has_backward_selective_ms() || layer.has_backward_full_ms();
   if (tables || !layer.has_forward())
@@ -169,6 +170,9 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, si
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".stored_selective", layer.stored_selective()));
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".stored_full", layer.stored_full()));
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".peak", layer.peak()));
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".split_backward_peak", layer.split_backward_peak()));
+  if (layer.name() == "head" && layer.has_split_backward_peak())
+    return WrongInProfile(field + ".split_backward_peak", kHeadIsNotDivided);
   PENSTOCK_RETURN_IF_ERROR(CheckTable(field + ".forward_ms", layer.forward_ms(), points));
   PENSTOCK_RETURN_IF_ERROR(CheckTable(field + ".backward_none_ms", layer.backward_none_ms(), points));
   PENSTOCK_RETURN_IF_ERROR(

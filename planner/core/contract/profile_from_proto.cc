@@ -82,6 +82,8 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
   result.stored = {LayerBytesFromProto(layer.stored_none()), LayerBytesFromProto(layer.stored_selective()),
                    LayerBytesFromProto(layer.stored_full())};
   result.peak = LayerBytesFromProto(layer.peak());
+  if (layer.has_split_backward_peak())
+    result.split_backward_peak = LayerBytesFromProto(layer.split_backward_peak());
   result.axes = AxesOf(layer.name());
   const v1::Table* tables[] = {&layer.backward_none_ms(), &layer.backward_selective_ms(),
                                &layer.backward_full_ms()};

@@ -30,6 +30,7 @@ void AddKept(double token_bytes, LayerProfile* layer) {
   for (const RecomputeLevel level : {kKeepAll, kKeepSelective})
     layer->stored[level].target_token_bytes += token_bytes;
   layer->peak.target_token_bytes += token_bytes;
+  if (layer->split_backward_peak.has_value()) layer->split_backward_peak->target_token_bytes += token_bytes;
 }
 
 }  // namespace

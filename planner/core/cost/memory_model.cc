@@ -69,7 +69,10 @@ ShareMemory::Layer MemoryModel::OfLayer(LayerKind kind, const TokenSums& sums, i
   const int64_t least = profile.peak_has_gradients() ? beside(kKeepAll) : kept;
   for (RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput})
     layer.peak_at[level] = std::max(beside(level), least);
-  layer.peak_split = std::max(beside(kKeepAll), kept);
+  layer.peak_split =
+      std::max(beside(kKeepAll), profile.split_backward_peak.has_value()
+                                     ? PartOf(*profile.split_backward_peak, sums, tensors, repeated)
+                                     : kept);
   layer.stored[kKeepSelective] += rows;
   return layer;
 }

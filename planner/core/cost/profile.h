@@ -65,6 +65,8 @@ struct LayerProfile {
   bool loss_tokens_only = false;
   std::array<LayerBytes, kRecomputeLevels> stored = {};
   LayerBytes peak;
+  // Beside what is kept and put aside; empty: not known.
+  std::optional<LayerBytes> split_backward_peak;
   // Whether the level kKeepSelective was profiled.
   bool has_selective = false;
 

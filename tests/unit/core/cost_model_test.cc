@@ -222,11 +222,13 @@ TEST(CostModelTest, MemoryCountsLayersBoundariesAndTokens) {
 }
 
 // A layer of 100, 60 or 10 bytes a token that runs backward with `peak` more, made again from its input.
-CostModel ModelWithPeak(double peak) {
+CostModel ModelWithPeak(double peak, double split_backward_peak = 0) {
   v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
   v1::LayerCost* layer = job.mutable_profile()->mutable_layers(0);
   layer->mutable_stored_selective()->set_target_token_bytes(60);
   layer->mutable_peak()->set_target_token_bytes(peak);
+  if (split_backward_peak > 0)
+    layer->mutable_split_backward_peak()->set_target_token_bytes(split_backward_peak);
   return ModelOf(job);
 }
 
@@ -248,8 +250,19 @@ TEST(CostModelTest, BackwardPassesTakeTheGradientsThatAPeakHas) {
   EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 4}), 15000);
   EXPECT_EQ(costs.BackwardPeak(0, memory, {4, 0}), 10000);
   EXPECT_EQ(costs.BackwardPeak(0, memory, {0, 0}), 6000);
-  // What the layer computed with is still there.
+  // Nobody says how much of what the layer computed with is still there.
   EXPECT_EQ(costs.InputBackwardPeak(0, memory), 10000);
+}
+
+TEST(CostModelTest, SplitBackwardPassesTakeWhatTheProfileSaysOfThem) {
+  const auto peak_of_split = [](double bytes) {
+    const CostModel costs = ModelWithPeak(150, bytes);
+    return costs.InputBackwardPeak(0, costs.Memory(0, Packed({{0, 100, 0}})));
+  };
+  EXPECT_EQ(peak_of_split(70), 7000);
+  EXPECT_EQ(peak_of_split(130), 13000);
+  // Not less than a whole backward pass, whose gradients are 60.
+  EXPECT_EQ(peak_of_split(40), 6000);
 }
 
 TEST(CostModelTest, LayersAboveHaveGivenBackWhatTheyKept) {

@@ -294,6 +294,16 @@ INSTANTIATE_TEST_SUITE_P(
                          std::numeric_limits<double>::infinity());
                    },
                    "profile.layers[0].stored_full.target_token_bytes"},
+        Corruption{"NegativePeakOfSplitBackward",
+                   [](v1::CostProfile* p) {
+                     p->mutable_layers(0)->mutable_split_backward_peak()->set_target_token_bytes(-1);
+                   },
+                   "profile.layers[0].split_backward_peak.target_token_bytes: -1; must be finite"},
+        Corruption{"SplitBackwardOfAHead",
+                   [](v1::CostProfile* p) {
+                     p->mutable_layers(1)->mutable_split_backward_peak()->set_target_token_bytes(1);
+                   },
+                   "profile.layers[1].split_backward_peak: a head has none"},
         Corruption{"HugeParameters",
                    [](v1::CostProfile* p) { p->mutable_layers(0)->set_parameter_bytes(1e18); },
                    "profile.layers[0].parameter_bytes"},
