@@ -302,8 +302,10 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
   PENSTOCK_ASSIGN_OR_RETURN(profile.head, measurement.Head());
   PENSTOCK_RETURN_IF_ERROR(measurement.Embedding(profile));
   measurement.Finish(profile);
-  PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
-  PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
+  if (settings.links) {
+    PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
+    PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
+  }
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);
   profile.sharded_state_bytes_per_parameter_byte = OptimizerBytesPerParameterByte(config.dtype);
   profile.memory_bytes = device.memory_bytes;

@@ -23,6 +23,9 @@ struct MeasureSettings {
   // So many ranks divide the experts: measured beside whole layers and each of these degrees that they can go
   // with; 1: none do.
   int expert_ranks = 1;
+  // Links are measured too. Of workers side by side one does so: together they would share what training has
+  // for one exchange at a time.
+  bool links = true;
   // What an interrupted measurement of the same has found, and where this one's is kept; null: neither.
   // Outlives the call.
   KeptTimes* kept = nullptr;

@@ -66,6 +66,7 @@ absl::Status RunProfile(const ProfileOptions& options) {
                                     .shared_cores = options.shared_cores,
                                     .tensor_degrees = TensorDegrees(options, config),
                                     .expert_ranks = options.expert,
+                                    .links = !options.without_links,
                                     .kept = &kept};
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(config, settings, device));
   v1::CostProfile profile = ToProto(measured, model);

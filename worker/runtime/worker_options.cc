@@ -183,6 +183,8 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
                    "Measure too what one of so many ranks that divide the experts computes")
       ->check(CLI::Range(1, kMostExpertRanks))
       ->capture_default_str();
+  command->add_flag("--without-links", profile.without_links,
+                    "Leave links out: for one that computes beside another, which measures them");
   command->add_option(
       "--so-far", profile.so_far,
       "Keep what is measured in this file until all is, and go on from it after an interruption");

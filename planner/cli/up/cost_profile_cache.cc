@@ -53,7 +53,7 @@ std::string GpuName(const MeasureOptions& options) {
 }
 
 // Grows when more is measured, so that what was cached before is not read.
-constexpr absl::string_view kMeasurement = "7";
+constexpr absl::string_view kMeasurement = "8";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
 std::string PartOfFileName(int value, absl::string_view name, absl::string_view prefix) {
@@ -117,6 +117,7 @@ absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const
        .command = "profile",
        .arguments = {absl::StrCat("--tensor=", absl::StrJoin(options.tensor_degrees, ",")),
                      absl::StrCat("--expert=", options.expert)},
+       .load_arguments = {"--without-links"},
        .model = options.model,
        .threads = options.threads,
        .copies = options.copies,

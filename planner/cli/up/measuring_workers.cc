@@ -61,6 +61,7 @@ std::vector<std::string> Command(const MeasuringWorkers& workers, uint32_t copy,
   if (copy == 0 && !workers.so_far.empty()) command.push_back(absl::StrCat("--so-far=", workers.so_far));
   if (!workers.gpus.empty()) command.push_back(absl::StrCat("--device=cuda:", workers.gpus[copy]));
   command.insert(command.end(), workers.arguments.begin(), workers.arguments.end());
+  if (copy > 0) command.insert(command.end(), workers.load_arguments.begin(), workers.load_arguments.end());
   return command;
 }
 

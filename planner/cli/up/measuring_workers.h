@@ -19,6 +19,8 @@ struct MeasuringWorkers {
   std::string command;
   // More flags of that command.
   std::vector<std::string> arguments = {};
+  // And more of all but the first, which are its load.
+  std::vector<std::string> load_arguments = {};
   v1::ModelSpec model;
   // Threads of each, and how many measure at the same time, so that it is known how much they slow each other
   // down.

@@ -19,6 +19,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 v1::ModelSpec Model() {
   v1::ModelSpec model;
@@ -116,6 +117,30 @@ TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpuAtTheDegreeOfTheMesh) {
   EXPECT_THAT(std::string(MeasureOrReadProfile(options).status().message()), HasSubstr("exit"));
   EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--device=cuda:5\n"));
   EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--tensor=4\n"));
+}
+
+// The first ends when the second has written what it was started with.
+TEST(CostProfileCacheTest, TheFirstOfSeveralCopiesMeasuresLinksAlone) {
+  const TemporaryFolder folder;
+  const std::string worker = folder.Write("penstock-worker",
+                                          "#!/bin/sh\n"
+                                          "mkfifo \"$0.meeting\" 2>/dev/null\n"
+                                          "case \"$*\" in\n"
+                                          "  *load-1*) echo \"$*\" >\"$0.second\"; echo >\"$0.meeting\";;\n"
+                                          "  *) echo \"$*\" >\"$0.first\"; cat \"$0.meeting\"; exit 1;;\n"
+                                          "esac\n");
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+  MeasureOptions options;
+  options.worker_binary = worker;
+  options.model = Model();
+  options.cache_dir = folder.path();
+  options.copies = 2;
+  options.tensor_degrees = {1};
+  options.on_start = [](bool) {};
+  options.stopped = [](absl::Duration) { return false; };
+  EXPECT_THAT(std::string(MeasureOrReadProfile(options).status().message()), HasSubstr("exit"));
+  EXPECT_THAT(folder.Read("penstock-worker.first"), Not(HasSubstr("--without-links")));
+  EXPECT_THAT(folder.Read("penstock-worker.second"), HasSubstr("--without-links"));
 }
 
 // A worker that is ended in the middle, and then another one.

@@ -159,6 +159,14 @@ TEST(MeasureProfile, ATensorRankTakesItsPartOfAGptsLayers) {
   EXPECT_LE(profile.collective.overlap, 1);
 }
 
+TEST(MeasureProfile, TheLoadOfAnotherLeavesLinksOut) {
+  const auto measured = MeasureProfile(Config(Architecture::kGpt, 32), {.seconds = 0.05, .links = false});
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_GT(measured->layer.forward(Target(4, 128)), 0);
+  EXPECT_EQ(measured->link.bytes_per_second, 0);
+  EXPECT_EQ(measured->collective.link.bytes_per_second, 0);
+}
+
 TEST(MeasureProfile, PlannersTakeWhatWasMeasured) {
   for (const Architecture architecture : {Architecture::kGpt, Architecture::kT5}) {
     const auto measured =

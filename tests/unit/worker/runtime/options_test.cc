@@ -138,6 +138,12 @@ TEST(WorkerOptions, ProfilesAreMeasuredOnCoresOfTheirOwnUnlessSaidOtherwise) {
   EXPECT_TRUE(Parse({"profile", "--model-json", "m", "--out", "o", "--shared-cores"}).profile->shared_cores);
 }
 
+TEST(WorkerOptions, ProfilesHaveLinksUnlessAnotherMeasuresThem) {
+  EXPECT_FALSE(Parse({"profile", "--model-json", "m", "--out", "o"}).profile->without_links);
+  EXPECT_TRUE(
+      Parse({"profile", "--model-json", "m", "--out", "o", "--without-links"}).profile->without_links);
+}
+
 TEST(WorkerOptions, ProfilesAreMeasuredOnTheDeviceThatIsNamed) {
   const CommandLine command = Parse({"profile", "--model-json", "m", "--out", "o", "--device", "cuda:3"});
   ASSERT_TRUE(command.profile.has_value());
