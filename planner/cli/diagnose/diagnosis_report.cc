@@ -1,7 +1,10 @@
 #include "planner/cli/diagnose/diagnosis_report.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace penstock::cli {
 namespace {
@@ -14,6 +17,12 @@ std::string PlaceOf(const core::Timeline& timeline, int32_t rank) {
                          timeline.places[rank].replica, timeline.places[rank].stage);
 }
 
+std::vector<int32_t> NumbersOf(const core::Timeline& timeline, const std::vector<int32_t>& ranks) {
+  std::vector<int32_t> numbers;
+  for (const int32_t rank : ranks) numbers.push_back(timeline.rank_numbers[rank]);
+  return numbers;
+}
+
 const char* NameOf(CauseKind kind) {
   switch (kind) {
     case CauseKind::kSlowRank:
@@ -24,6 +33,8 @@ const char* NameOf(CauseKind kind) {
       return "stage_split";
     case CauseKind::kSlowLink:
       return "slow_link";
+    case CauseKind::kSlowRing:
+      return "slow_ring";
     case CauseKind::kLateStart:
       return "late_start";
     case CauseKind::kHostStalls:
@@ -48,6 +59,9 @@ std::string Describe(const core::Timeline& timeline, const Cause& cause) {
     case CauseKind::kSlowLink:
       return absl::StrFormat("transfers from %s to %s take %.1f times as long as others",
                              PlaceOf(timeline, cause.rank), PlaceOf(timeline, cause.peer), cause.factor);
+    case CauseKind::kSlowRing:
+      return absl::StrFormat("collectives of ranks %s take %.1f times as long as those of others",
+                             absl::StrJoin(NumbersOf(timeline, cause.ring), ", "), cause.factor);
     case CauseKind::kLateStart:
       return absl::StrCat(PlaceOf(timeline, cause.rank), " begins steps later than the others");
     case CauseKind::kHostStalls:
@@ -71,6 +85,8 @@ const char* Advice(CauseKind kind) {
              "profile";
     case CauseKind::kSlowLink:
       return "look at the network between their hosts, and at which of its interfaces they use";
+    case CauseKind::kSlowRing:
+      return "look at the network between these ranks' hosts: one slow link holds all of them up";
     case CauseKind::kLateStart:
       return "look at what it does before its first operation: loading of data, checkpoints, logging";
     case CauseKind::kHostStalls:
@@ -130,6 +146,7 @@ nlohmann::ordered_json DiagnosisJson(const core::Timeline& timeline, const core:
     nlohmann::ordered_json one = {{"cause", NameOf(cause.kind)}, {"gain", cause.gain}};
     if (cause.rank >= 0) one["rank"] = timeline.rank_numbers[cause.rank];
     if (cause.peer >= 0) one["peer"] = timeline.rank_numbers[cause.peer];
+    if (!cause.ring.empty()) one["ring"] = NumbersOf(timeline, cause.ring);
     if (cause.stage >= 0) one["stage"] = cause.stage;
     one["factor"] = cause.factor;
     if (cause.uncertainty > 0) one["uncertainty"] = cause.uncertainty;

@@ -10,8 +10,8 @@
 
 #include "common/median/median.h"
 #include "common/status/status_macros.h"
-#include "planner/core/diagnose/clearly_slow_link.h"
 #include "planner/core/diagnose/communication.h"
+#include "planner/core/diagnose/exchange_times.h"
 #include "planner/core/diagnose/pass_times.h"
 #include "planner/core/diagnose/step_graph.h"
 
@@ -44,13 +44,15 @@ class Diagnoser {
     }
     if (graphs_.empty()) return absl::InvalidArgumentError("a timeline without steps");
     if (passes_.known_work()) diagnosis_.foreseen_factor = passes_.foreseen_factor();
+    exchanges_ = ExchangeTimes(timeline_, graphs_);
     Replay();
     FindUsual();
     FindIdeal();
     AddSlowRanks();
     AddUnequalWork();
     AddStageSplit();
-    AddSlowLinks();
+    AddSlowExchanges(/*collectives=*/false);
+    AddSlowExchanges(/*collectives=*/true);
     AddHostTime(/*at_the_beginning=*/true);
     AddHostTime(/*at_the_beginning=*/false);
     AddStalledPasses();
@@ -66,13 +68,6 @@ class Diagnoser {
   bool IsPass(size_t step, size_t activity) const {
     return !graphs_[step].activities[activity].host && IsPassKind(OperationOf(step, activity).kind);
   }
-  // Sender and receiver, and what the transfer is called.
-  std::tuple<int32_t, int32_t, int32_t> LinkOf(size_t step, size_t activity) const {
-    const Operation& sent = OperationOf(step, activity);
-    return {sent.name, sent.rank,
-            timeline_.steps[step].operations[graphs_[step].activities[activity].receiver].rank};
-  }
-
   template <typename Do>
   void ForActivities(Do visit) const {
     for (size_t step = 0; step < graphs_.size(); ++step) {
@@ -113,25 +108,16 @@ class Diagnoser {
     if (cause.gain >= least_gain) diagnosis_.causes.push_back(cause);
   }
 
-  // Medians over all steps: of hosts' times by the operations around them, of transfers by name and by link.
+  // Medians over all steps of hosts' times, by the operations around them.
   void FindUsual() {
     std::map<std::pair<int32_t, int32_t>, std::vector<double>> hosts;
-    std::map<int32_t, std::vector<double>> names;
-    std::map<std::tuple<int32_t, int32_t, int32_t>, std::vector<double>> links;
     ForActivities([&](size_t step, size_t i) {
       const Activity& activity = graphs_[step].activities[i];
-      const auto duration = static_cast<double>(graphs_[step].durations_ns[i]);
-      const int32_t name = OperationOf(step, i).name;
-      if (activity.host) {
-        hosts[{activity.name_before, name}].push_back(duration);
-      } else if (activity.receiver >= 0) {
-        names[name].push_back(duration / ForeseenNs(step, i));
-        links[LinkOf(step, i)].push_back(duration / ForeseenNs(step, i));
-      }
+      if (!activity.host) return;
+      hosts[{activity.name_before, OperationOf(step, i).name}].push_back(
+          static_cast<double>(graphs_[step].durations_ns[i]));
     });
     for (auto& [key, values] : hosts) usual_host_ns_[key] = UpperMedian(values);
-    for (auto& [key, values] : names) usual_transfer_[key] = UpperMedian(values);
-    for (auto& [key, values] : links) usual_link_[key] = UpperMedian(values);
   }
 
   double UsualHostNs(size_t step, size_t activity) const {
@@ -234,41 +220,32 @@ class Diagnoser {
     });
   }
 
-  void AddSlowLinks() {
+  // Links, or groups of ranks.
+  void AddSlowExchanges(bool collectives) {
+    const auto exchange_of = [&](size_t step, size_t i) {
+      const Exchange* const exchange = exchanges_.Of(step, i);
+      return exchange != nullptr && exchange->collective == collectives ? exchange : nullptr;
+    };
     // By ranks: its time beyond that of others of its names, and how many times as long it takes.
-    std::map<std::pair<int32_t, int32_t>, std::pair<double, double>> slow;
+    std::map<std::vector<int32_t>, std::pair<double, double>> slow;
     ForActivities([&](size_t step, size_t i) {
-      if (graphs_[step].activities[i].receiver < 0) return;
-      const double factor = FactorOfLink(step, i);
-      const bool foreseen = OperationOf(step, i).expected_ns > 0;
-      if (factor < (foreseen ? kClearlySlowLink : kClearlySlowLinkOfGuesses)) return;
-      const auto link = LinkOf(step, i);
-      auto& [lost, most] = slow[{std::get<1>(link), std::get<2>(link)}];
-      lost += static_cast<double>(graphs_[step].durations_ns[i]) * (1 - 1 / factor);
-      most = std::max(most, factor);
+      const Exchange* const exchange = exchange_of(step, i);
+      if (exchange == nullptr || !exchange->clearly_slow()) return;
+      auto& [lost, most] = slow[exchange->ranks];
+      lost += static_cast<double>(graphs_[step].durations_ns[i]) * (1 - 1 / exchange->factor);
+      most = std::max(most, exchange->factor);
     });
     for (const auto& candidate : MostOf(slow)) {
-      const std::pair<int32_t, int32_t> ranks = candidate.first;
-      Cause cause = {.kind = CauseKind::kSlowLink, .rank = ranks.first, .peer = ranks.second};
+      const std::vector<int32_t>& ranks = candidate.first;
+      Cause cause = collectives
+                        ? Cause{.kind = CauseKind::kSlowRing, .ring = ranks}
+                        : Cause{.kind = CauseKind::kSlowLink, .rank = ranks.front(), .peer = ranks.back()};
       cause.factor = slow[ranks].second;
       Add(cause, [&](size_t step, size_t i, double duration) {
-        if (graphs_[step].activities[i].receiver < 0) return duration;
-        const auto link = LinkOf(step, i);
-        const bool is_it = std::get<1>(link) == ranks.first && std::get<2>(link) == ranks.second;
-        return is_it ? duration / FactorOfLink(step, i) : duration;
+        const Exchange* const exchange = exchange_of(step, i);
+        return exchange != nullptr && exchange->ranks == ranks ? duration / exchange->factor : duration;
       });
     }
-  }
-
-  // What a transfer's time is relative to.
-  double ForeseenNs(size_t step, size_t activity) const {
-    const int64_t expected_ns = OperationOf(step, activity).expected_ns;
-    return expected_ns > 0 ? static_cast<double>(expected_ns) : 1;
-  }
-  double FactorOfLink(size_t step, size_t activity) const {
-    const auto link = LinkOf(step, activity);
-    const double usual = usual_transfer_.at(std::get<0>(link));
-    return usual > 0 ? usual_link_.at(link) / usual : 1;
   }
 
   // The keys with the most lost, largest first.
@@ -340,9 +317,7 @@ class Diagnoser {
   double replayed_ns_ = 0;
   double mean_work_ = 0;
   std::map<std::pair<int32_t, int32_t>, double> usual_host_ns_;
-  // Relative to what was foreseen: by name, and by link.
-  std::map<int32_t, double> usual_transfer_;
-  std::map<std::tuple<int32_t, int32_t, int32_t>, double> usual_link_;
+  ExchangeTimes exchanges_;
   Diagnosis diagnosis_;
 };
 

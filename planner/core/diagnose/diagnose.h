@@ -22,6 +22,9 @@ enum class CauseKind : uint8_t {
   kStageSplit,
   // Transfers from `rank` to `peer` take `factor` times as long as the others of their kind.
   kSlowLink,
+  // Collectives of the ranks of `ring` take `factor` times as long as those that are called the same of other
+  // rings: one of the links between them is slow, which of them nobody sees.
+  kSlowRing,
   // `rank` begins steps later than the others.
   kLateStart,
   // The host of `rank` lets time pass between operations.
@@ -34,6 +37,8 @@ struct Cause {
   CauseKind kind = CauseKind::kSlowRank;
   int32_t rank = -1;
   int32_t peer = -1;
+  // Ascending.
+  std::vector<int32_t> ring = {};
   int32_t stage = -1;
   double factor = 1;
   // Half of the 95 % interval of `factor`, relative to it; 0 where there is none.

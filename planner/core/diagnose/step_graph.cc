@@ -174,6 +174,8 @@ class StepGraphBuilder {
       first_end = std::min(first_end, at(member).end_ns());
     }
     made_.activities.push_back({.operation = members.front()});
+    if (members.size() > 1 && at(members.front()).kind == OperationKind::kCollective)
+      made_.activities.back().members = members;
     const bool only_waits = at(members.front()).kind == OperationKind::kWait;
     made_.durations_ns.push_back(only_waits ? 0 : std::max<int64_t>(0, first_end - last_start));
     first_ends_.push_back(std::max(first_end, last_start));

@@ -19,6 +19,8 @@ struct Activity {
   int32_t operation = 0;
   // Of a transfer: the operation of the receiver; otherwise -1.
   int32_t receiver = -1;
+  // Of a collective of several ranks: their operations.
+  std::vector<int32_t> members = {};
   // The name of the operation before a host's time, -1 at the beginning of the step, its own after a
   // collective.
   int32_t name_before = -1;

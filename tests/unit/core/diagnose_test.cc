@@ -285,6 +285,20 @@ TEST(DiagnoseTest, ASlowLinkIsNamed) {
   EXPECT_EQ(std::minmax(diagnosis.causes[0].rank, diagnosis.causes[0].peer), std::minmax(1, 2));
 }
 
+TEST(DiagnoseTest, ASlowRingIsNamed) {
+  const auto slow_ring = [](int rank, const Instruction& instruction, double duration) {
+    (void)rank;
+    const bool ring = instruction.op == Op::kReduceGradients && instruction.stage == 2;
+    return ring ? duration * 50 : duration;
+  };
+  const Diagnosis slow = DiagnosisOf(SimulatedRun(4, 2, 6, slow_ring));
+  ASSERT_FALSE(slow.causes.empty());
+  EXPECT_EQ(slow.causes[0].kind, CauseKind::kSlowRing);
+  EXPECT_EQ(slow.causes[0].ring, (std::vector<int32_t>{2, 6}));
+  const double brings = 1 - DiagnosisOf(SimulatedRun(4, 2, 6, Unchanged)).measured_ns / slow.measured_ns;
+  EXPECT_NEAR(slow.causes[0].gain, brings, 0.25 * brings);
+}
+
 TEST(DiagnoseTest, AStageWithMoreWorkIsNamed) {
   const SimulatedRun run(4, 3, 7, [](int rank, const Instruction& instruction, double duration) {
     (void)rank;
