@@ -139,7 +139,7 @@ int64_t ScheduleSpace::BytesAlone(int rank, absl::Span<const Share> shares) cons
   return most;
 }
 
-int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
+int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums, int64_t enough) const {
   const int contexts = costs_.group().context;
   if (contexts == 1) return BytesAlone(rank, WholeShare(sums));
   if (sums.rows != 1) return BytesAlone(rank, WholeShare(costs_.EvenShare(sums)));
@@ -149,7 +149,7 @@ int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
   // Bytes do not go by squares.
   const Row row{.length = sample.target, .less_square = 0, .samples = {&index, 1}};
   std::vector<Share> shares;
-  for (int32_t ranks = 2; ranks <= contexts && row.length >= 2 * ranks; ranks *= 2) {
+  for (int32_t ranks = 2; least > enough && ranks <= contexts && row.length >= 2 * ranks; ranks *= 2) {
     SharesOf({&row, 1}, {&sample, 1}, {Span{0, ranks}}, costs_.nodes(), contexts, &shares);
     for (Share& share : shares) {
       // Of a row of several samples it is not known where they are; other layouts have one in a row.

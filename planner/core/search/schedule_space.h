@@ -70,12 +70,16 @@ class ScheduleSpace {
   // What a micro-batch takes on a rank when it is alone, with as much recompute as the mode allows: the least
   // that the rank needs for it.
   // Of a row alone on a stage group: over as many context ranks as take least.
-  int64_t BytesAlone(int rank, const TokenSums& sums) const;
+  int64_t BytesAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums, 0); }
   // What one context rank has room for of a micro-batch that is alone.
   TokenRoom RoomOfRank() const;
-  bool FitsAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums) <= available_[rank]; }
+  bool FitsAlone(int rank, const TokenSums& sums) const {
+    return BytesAlone(rank, sums, available_[rank]) <= available_[rank];
+  }
 
  private:
+  // As few as that are enough: looks no further.
+  int64_t BytesAlone(int rank, const TokenSums& sums, int64_t enough) const;
   int64_t BytesAlone(int rank, const Share& share) const;
   int64_t BytesAlone(int rank, absl::Span<const Share> shares) const;
   // `in_flight`: micro-batches on each stage.
