@@ -323,18 +323,6 @@ absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& batch, const RunTask
   return PlanPasses(Passes::kForwardAndBackward, batch, run_tasks, stop);
 }
 
-absl::StatusOr<int64_t> Planner::LookNs(const v1::Batch& proto, Sight sight, const RunTasks& run_tasks,
-                                        StopToken stop) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
-  PENSTOCK_RETURN_IF_ERROR(CheckSamples(batch, stop));
-  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_), Caution::kLittle, stop);
-  const int64_t makespan =
-      LookByPolicy(space, AsForeseen(job_, costs_, batch), batch.samples, sight, run_tasks).makespan;
-  PENSTOCK_RETURN_IF_ERROR(stop.status());
-  if (makespan < kInfeasibleNs) return makespan;
-  return absl::ResourceExhaustedError("no plan that fits in memory is seen at once");
-}
-
 absl::StatusOr<v1::Plan> Planner::MakeIdlePlan(uint64_t iteration, StopToken stop) const {
   Batch none;
   none.iteration = iteration;

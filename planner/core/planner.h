@@ -28,6 +28,7 @@
 
 namespace penstock::core {
 
+class PlanLook;
 class ScheduleSpace;
 
 class Planner {
@@ -67,14 +68,13 @@ class Planner {
   // ranks bring parameters and gradients, and step. Possible errors: INTERNAL (our bug), CANCELLED.
   absl::StatusOr<v1::Plan> MakeIdlePlan(uint64_t iteration, StopToken stop = {}) const;
 
-  // What a plan is about to take, nanoseconds, known to some per cent before it is made. At a glance takes a
-  // tenth of the time of MakePlan or less, where the policy is dynamic. Possible errors: those of
-  // ValidateBatch; RESOURCE_EXHAUSTED (nothing that fits is seen: a plan may be found all the same);
-  // CANCELLED.
+  // To see what a plan is about to take before it is made (plan_look.h). The planner must outlive it.
+  // Possible errors: those of ValidateBatch.
+  absl::StatusOr<std::unique_ptr<PlanLook>> Look(const v1::Batch& batch, StopToken stop = {}) const;
   absl::StatusOr<int64_t> LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks = RunSerially,
                                  StopToken stop = {}) const;
 
-  // The same for samples that are not learnt (Plan.forward_only, execution.md, section 16). Possible errors:
+  // Of samples that are not learnt (Plan.forward_only, execution.md, section 16). Possible errors:
   // as MakePlan.
   absl::StatusOr<v1::Plan> MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                            StopToken stop = {}) const;
@@ -102,11 +102,16 @@ class Planner {
   // Who is where in every plan.
   v1::Topology topology() const;
 
+  // Before any plan: searches for a part of the time, with answers that are as good but not the same
+  // (Job::judges_evenly).
+  void SearchQuickly() { job_.judges_evenly = job_.effort != Effort::kThorough; }
+
   const v1::JobSpec& spec() const { return spec_; }
   const Job& job() const { return job_; }
   const CostModel& costs() const { return costs_; }
 
  private:
+  friend class PlanLook;
   enum class Passes : uint8_t { kForwardAndBackward, kForwardAlone };
 
   Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain);

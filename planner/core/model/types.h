@@ -128,6 +128,10 @@ struct Job {
   int32_t foreseen_micro_batch_size = 0;
   // The same of a large batch of uneven lengths: how many micro-batches it has at most; 0: any number.
   int64_t most_micro_batches = 0;
+  // Where that is searched by the dynamic policy: starts are judged as if rows were divided evenly over the
+  // context ranks, and those alone are placed that seem good. A plan of one of several strategies, which
+  // share the time of one.
+  bool judges_evenly = false;
   // Into which a micro-batch may be cut where ranks divide experts.
   int32_t most_parts = 1;
 };

@@ -51,9 +51,9 @@ void FitRules(const ScheduleSpace& space, Candidate* candidate) {
 }  // namespace
 
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens, Groups groups,
-                        Layout layout, RowLengths row) {
+                        Layout layout, RowLengths row, Candidate::Rows rows) {
   SplitForReplicas(space.replicas(), &groups);
-  Candidate candidate(space, tokens);
+  Candidate candidate(space, tokens, rows);
   candidate.table.Reserve(groups.size());
   std::vector<double> work;
   for (std::vector<uint32_t>& group : groups) {
@@ -76,8 +76,8 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
 }
 
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
-                        std::vector<Groups> replicas, Layout layout) {
-  Candidate candidate(space, tokens);
+                        std::vector<Groups> replicas, Layout layout, Candidate::Rows rows) {
+  Candidate candidate(space, tokens, rows);
   size_t slots = 0;
   for (const Groups& groups : replicas) slots += groups.size();
   candidate.table.Reserve(slots);

@@ -21,8 +21,10 @@ struct CandidateReplica {
 };
 
 struct Candidate {
-  Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens)
-      : table(space.costs(), tokens, space.LowestLevels(), space.buffers(), space.RoomOfRank()),
+  using Rows = MicroBatchTable::Rows;
+
+  Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens, Rows rows = Rows::kPlaced)
+      : table(space.costs(), tokens, space.LowestLevels(), space.buffers(), space.RoomOfRank(), rows),
         stop(space.stop()) {}
 
   MicroBatchTable table;
@@ -42,11 +44,12 @@ struct Candidate {
 // least work; in a replica they stay in the order of the groups. Splits the largest groups when there are
 // fewer than replicas. Rules are those of ScheduleSpace::Fit. `row`: of the concatenated layout.
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens, Groups groups,
-                        Layout layout, RowLengths row = {});
+                        Layout layout, RowLengths row = {}, Candidate::Rows rows = Candidate::Rows::kPlaced);
 
 // Makes a candidate whose replicas are given; empty groups are left out.
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
-                        std::vector<Groups> replicas, Layout layout);
+                        std::vector<Groups> replicas, Layout layout,
+                        Candidate::Rows rows = Candidate::Rows::kPlaced);
 
 // Fills the makespans. kInfeasibleNs, too, for one that ends after `give_up_ns`.
 void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate, int64_t give_up_ns = kInfeasibleNs);

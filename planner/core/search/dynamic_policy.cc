@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/search/judge_starts.h"
 #include "planner/core/search/local_search.h"
 #include "planner/core/search/starts.h"
 #include "planner/core/search/steadiest.h"
@@ -20,6 +21,8 @@ constexpr size_t kPackedStarts = 4;
 constexpr size_t kPaddedStarts = 1;
 // Candidates whose rules and order are tuned first.
 constexpr size_t kTunedStarts = 8;
+// Starts that are placed where all are judged evenly, and more near the best of them.
+constexpr size_t kPromising = 8;
 // Micro-batches that are held side by side at a first look, as far as starts are not larger themselves:
 // tables of those that lost are gone before the next ones are made, and the next ones need not be looked at
 // to their end. Most batches have fewer in all starts together.
@@ -42,8 +45,6 @@ class DynamicPolicy {
       : space_(space), costs_(space.costs()), job_(job), tokens_(tokens), run_tasks_(run_tasks) {}
 
   Candidate Run();
-  Candidate Glance() const;
-  Candidate LookCloser() const;
 
  private:
   // Candidates of a layout that are kept.
@@ -55,13 +56,14 @@ class DynamicPolicy {
   static void KeepBest(Kept kept, std::vector<Candidate>* candidates);
   // Evaluates starts as well, and keeps the best of all.
   void LookAt(std::vector<Start> starts, Kept kept, std::vector<Candidate>* best) const;
+  // Those that are placed: all, or the best where starts are judged evenly.
+  std::vector<Start> Promising(std::vector<Start> starts) const;
   std::vector<Candidate> Evaluated(absl::Span<Start> starts, Kept kept,
                                    absl::Span<const Candidate> best) const;
   std::vector<Candidate> LookAtStarts() const;
   // At some with about as many micro-batches as the best has.
   void LookNearBest(Kept kept, std::vector<Candidate>* candidates) const;
   Candidate Refine(std::vector<Candidate> candidates);
-  int64_t RefinementBudget() const;
 
   const ScheduleSpace& space_;
   const CostModel& costs_;
@@ -143,13 +145,21 @@ void DynamicPolicy::LookAt(std::vector<Start> starts, Kept kept, std::vector<Can
   }
 }
 
+std::vector<Start> DynamicPolicy::Promising(std::vector<Start> starts) const {
+  if (!job_.judges_evenly || costs_.group().context == 1) return starts;
+  std::vector<Start> promising;
+  for (JudgedStart& judged : JudgeStarts(space_, tokens_, std::move(starts), kPromising, run_tasks_))
+    promising.push_back(std::move(judged.start));
+  return promising;
+}
+
 void DynamicPolicy::LookNearBest(Kept kept, std::vector<Candidate>* candidates) const {
   const Candidate& best = candidates->front();
   if (LayoutOf(best) != Layout::kPacked) return;
   size_t micro_batches = 0;
   for (const CandidateReplica& replica : best.replicas) micro_batches += replica.slots.size();
   const auto of_replica = static_cast<int>(micro_batches / best.replicas.size());
-  LookAt(MakeStartsNear(space_, job_, tokens_, of_replica), kept, candidates);
+  LookAt(Promising(MakeStartsNear(space_, job_, tokens_, of_replica)), kept, candidates);
 }
 
 // A first look at all starts, at more of them near the best, and a closer look at the best.
@@ -157,7 +167,7 @@ std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
   const bool only_padded = job_.layout == LayoutChoice::kPadded;
   const Kept kept = {.packed = kTunedStarts, .padded = only_padded ? kTunedStarts : kPaddedStarts};
   std::vector<Candidate> candidates;
-  LookAt(MakeStarts(space_, job_, tokens_), kept, &candidates);
+  LookAt(Promising(MakeStarts(space_, job_, tokens_)), kept, &candidates);
   if (space_.stop().stopped()) return {};
   LookNearBest(kept, &candidates);
   if (space_.stop().stopped()) return {};
@@ -185,7 +195,8 @@ Candidate DynamicPolicy::Refine(std::vector<Candidate> candidates) {
       if (noise > 0) std::move(worse, candidates.end(), std::back_inserter(set_aside));
       candidates.erase(worse, candidates.end());
     }
-    const int64_t budget = RefinementBudget() / rounds / static_cast<int64_t>(candidates.size());
+    const int64_t budget =
+        RefinementPasses(space_, job_, tokens_.size()) / rounds / static_cast<int64_t>(candidates.size());
     if (space_.stop().stopped()) break;
     run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
       if (candidates[index].makespan >= kInfeasibleNs || space_.stop().stopped()) return;
@@ -199,44 +210,22 @@ Candidate DynamicPolicy::Refine(std::vector<Candidate> candidates) {
   return TakeSteadiest(space_, PassNoise(noise, NoiseSeed(tokens_)), std::move(candidates), run_tasks_);
 }
 
-int64_t DynamicPolicy::RefinementBudget() const {
-  const int64_t unit = static_cast<int64_t>(tokens_.size()) * costs_.stages();
-  const Budget& budget = job_.effort == Effort::kFast       ? kFast
-                         : job_.effort == Effort::kThorough ? kThorough
-                                                            : kNormal;
-  // With one order of passes all is left to the micro-batches themselves.
-  const int64_t times = space_.is_strict() ? kStrictTimes : 1;
-  return std::max(budget.least, times * unit * budget.each);
-}
-
 Candidate DynamicPolicy::Run() {
   std::vector<Candidate> candidates = LookAtStarts();
   if (space_.stop().stopped()) return {space_, tokens_};
   return Refine(std::move(candidates));
 }
 
-Candidate DynamicPolicy::LookCloser() const {
-  std::vector<Candidate> candidates = LookAtStarts();
-  if (space_.stop().stopped()) return {space_, tokens_};
-  return std::move(candidates.front());
-}
-
-Candidate DynamicPolicy::Glance() const {
-  constexpr Kept kKept = {.packed = 1, .padded = 1};
-  std::vector<Candidate> candidates;
-  LookAt(MakeFewStarts(space_, job_, tokens_), kKept, &candidates);
-  if (space_.stop().stopped()) return {space_, tokens_};
-  LookNearBest(kKept, &candidates);
-  if (space_.stop().stopped()) return {space_, tokens_};
-  return std::move(candidates.front());
-}
-
 }  // namespace
 
-Candidate LookDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                      Sight sight, const RunTasks& run_tasks) {
-  const DynamicPolicy policy(space, job, tokens, run_tasks);
-  return sight == Sight::kGlance ? policy.Glance() : policy.LookCloser();
+int64_t RefinementPasses(const ScheduleSpace& space, const Job& job, size_t samples) {
+  const int64_t unit = static_cast<int64_t>(samples) * space.costs().stages();
+  const Budget& budget = job.effort == Effort::kFast       ? kFast
+                         : job.effort == Effort::kThorough ? kThorough
+                                                           : kNormal;
+  // With one order of passes all is left to the micro-batches themselves.
+  const int64_t times = space.is_strict() ? kStrictTimes : 1;
+  return std::max(budget.least, times * unit * budget.each);
 }
 
 Candidate PlanDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,

@@ -5,18 +5,19 @@
 // a candidate; the best by simulated makespan are refined by local search.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "absl/types/span.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/search/candidate.h"
-#include "planner/core/search/sight.h"
 
 namespace penstock::core {
 
 Candidate PlanDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                       const RunTasks& run_tasks);
 
-// The best that is seen so: some per cent slower, for a part of the work.
-Candidate LookDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                      Sight sight, const RunTasks& run_tasks);
+// That its local search simulates in all.
+int64_t RefinementPasses(const ScheduleSpace& space, const Job& job, size_t samples);
 
 }  // namespace penstock::core

@@ -17,8 +17,10 @@ constexpr double kMostOfPart = 0.75;
 }  // namespace
 
 MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
-                                 std::vector<int32_t> levels, TransferBuffers buffers, TokenRoom room)
+                                 std::vector<int32_t> levels, TransferBuffers buffers, TokenRoom room,
+                                 Rows rows)
     : costs_(&costs),
+      contexts_(rows == Rows::kEven ? 1 : static_cast<size_t>(costs.group().context)),
       placer_(costs, room),
       row_parts_(costs),
       tokens_(tokens),
@@ -64,10 +66,10 @@ void MicroBatchTable::Place(int slot, Placer::Care care) {
   stale_[slot] = 0;
   part_of_row_[slot].clear();
   if (contexts() == 1) {
-    shares_[slot] = WholeShare(Sums(slot));
+    shares_[slot] = WholeShare(costs_->EvenShare(Sums(slot)));
     return;
   }
-  const std::vector<Row> rows = Rows(slot);
+  const std::vector<Row> rows = RowsIn(slot);
   placer_.Place(rows, tokens_, care, &spans_[slot]);
   SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), costs_->group().context, &placed_);
   std::copy(placed_.begin(), placed_.end(), shares_.begin() + static_cast<ptrdiff_t>(at_context(slot)));
@@ -88,7 +90,7 @@ std::vector<Span> MicroBatchTable::SpansOfRows(int slot, size_t rows) const {
 MicroBatchTable::SharesOfParts MicroBatchTable::PartShares(int slot, const PartOfRow& part_of_row) const {
   if (part_of_row.empty()) return {};
   SharesOfParts parts(contexts());
-  const std::vector<Row> rows = Rows(slot);
+  const std::vector<Row> rows = RowsIn(slot);
   const std::vector<Span> spans = SpansOfRows(slot, rows.size());
   std::vector<Share> shares;
   for (int part = 0; part <= *std::max_element(part_of_row.begin(), part_of_row.end()); ++part) {
@@ -130,7 +132,7 @@ int64_t MicroBatchTable::PassesNs(int slot, absl::Span<const LayerCosts> costs) 
 // Of the concatenated layout none: its rows are filled in the order of the samples.
 void MicroBatchTable::CutIntoParts(int slot) {
   if (!known(slot) || layouts_[slot] == Layout::kConcatenated) return;
-  const std::vector<Row> rows = Rows(slot);
+  const std::vector<Row> rows = RowsIn(slot);
   const std::vector<Span> spans = SpansOfRows(slot, rows.size());
   int64_t least_ns = PassesNs(slot, layer_costs(slot));
   std::vector<LayerCosts> costs(contexts());

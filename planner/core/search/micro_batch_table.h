@@ -54,11 +54,15 @@ class MicroBatchTable {
     bool known = true;
   };
 
+  // kEven: rows are nowhere, and the table is as of one context rank that has the mean of all of them: a
+  // rough answer for next to nothing.
+  enum class Rows : uint8_t { kPlaced, kEven };
+
   // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
   // (recompute_ladder.h) that micro-batches begin with. `room`: of a context rank for one micro-batch, where
   // it can be helped.
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels,
-                  TransferBuffers buffers, TokenRoom room = {});
+                  TransferBuffers buffers, TokenRoom room = {}, Rows rows = Rows::kPlaced);
 
   // Room for as many more slots, so that nothing is copied while they are added.
   void Reserve(size_t slots);
@@ -125,13 +129,13 @@ class MicroBatchTable {
 
  private:
   size_t at_stage(int slot) const { return static_cast<size_t>(slot) * initial_levels_.size(); }
-  size_t contexts() const { return static_cast<size_t>(costs_->group().context); }
+  size_t contexts() const { return contexts_; }
   size_t at_context(int slot) const { return static_cast<size_t>(slot) * contexts(); }
   int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
   // Divides the slot over the context ranks.
   void Place(int slot, Placer::Care care = Placer::Care::kQuick);
-  std::vector<Row> Rows(int slot) const {
+  std::vector<Row> RowsIn(int slot) const {
     return RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
   }
   // [context rank][part]; empty where there is one part.
@@ -165,6 +169,8 @@ class MicroBatchTable {
   }
 
   const CostModel* costs_;
+  // Whose shares it has.
+  size_t contexts_;
   Placer placer_;
   RowParts row_parts_;
   absl::Span<const SampleTokens> tokens_;

@@ -310,11 +310,16 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
   return candidate;
 }
 
-Candidate LookByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                       Sight sight, const RunTasks& run_tasks) {
-  ReplicaEvaluator evaluator(space);
-  return job.policy == Policy::kDynamic ? LookDynamic(space, job, tokens, sight, run_tasks)
-                                        : SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
+PolicyLook::PolicyLook(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens)
+    : space_(space), job_(job), tokens_(tokens), dynamic_(space, job, tokens) {}
+
+int64_t PolicyLook::At(Sight sight, const RunTasks& run_tasks) {
+  if (job_.policy == Policy::kDynamic) return dynamic_.AtNs(sight);
+  if (!found_ns_.has_value()) {
+    ReplicaEvaluator evaluator(space_);
+    found_ns_ = SearchByPolicy(space_, job_, tokens_, run_tasks, &evaluator).makespan;
+  }
+  return *found_ns_;
 }
 
 }  // namespace penstock::core

@@ -7,11 +7,14 @@
 // those fit in memory.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/search/candidate.h"
+#include "planner/core/search/dynamic_look.h"
 #include "planner/core/search/sight.h"
 
 namespace penstock::core {
@@ -42,8 +45,22 @@ Candidate PlanTokenBudget(const ScheduleSpace& space, const Job& job, absl::Span
 Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                        const RunTasks& run_tasks);
 
-// What that is about to take, to some per cent, for a part of the work where the policy is the dynamic one.
-Candidate LookByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                       Sight sight, const RunTasks& run_tasks);
+// What that is about to take, seen closer and closer for a part of the work where the policy is the dynamic
+// one (dynamic_look.h); another one searches to its end at a glance.
+class PolicyLook {
+ public:
+  // All must outlive it.
+  PolicyLook(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens);
+
+  // Nanoseconds; kInfeasibleNs: nothing that fits is seen. Of no worth when the space is stopped.
+  int64_t At(Sight sight, const RunTasks& run_tasks);
+
+ private:
+  const ScheduleSpace& space_;
+  const Job& job_;
+  absl::Span<const SampleTokens> tokens_;
+  DynamicLook dynamic_;
+  std::optional<int64_t> found_ns_;
+};
 
 }  // namespace penstock::core

@@ -4,7 +4,7 @@
 namespace penstock::core {
 
 // At a glance: a few starts as they are, more than a tenth slower now and then where replicas share few long
-// samples. Closer: all starts, the best of them tuned.
+// samples. Closer: the best of all starts, tuned and changed for a while.
 enum class Sight { kGlance, kCloser };
 
 // By what share of what was seen a plan may take less.

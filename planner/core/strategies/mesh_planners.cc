@@ -44,12 +44,14 @@ v1::Topology TopologyOfMesh(const v1::Topology& all, int first_rank, int first_r
 absl::StatusOr<std::unique_ptr<MeshPlanners>> MeshPlanners::Create(const v1::JobSpec& job, int strategy,
                                                                    Planner::Explain explain,
                                                                    const RunTasks& run_tasks, StopToken stop,
-                                                                   const v1::Topology* stages) {
+                                                                   const v1::Topology* stages,
+                                                                   bool search_quickly) {
   const int meshes = MeshCount(job, strategy);
   std::vector<std::unique_ptr<Planner>> planners;
   if (meshes == 1) {
     PENSTOCK_ASSIGN_OR_RETURN(planners.emplace_back(), Planner::Create(SpecOfMesh(job, strategy, 0), explain,
                                                                        run_tasks, stop, stages));
+    if (search_quickly) planners.front()->SearchQuickly();
     return std::unique_ptr<MeshPlanners>(new MeshPlanners(job, std::move(planners)));
   }
   std::vector<v1::Topology> chosen;
@@ -81,6 +83,7 @@ absl::StatusOr<std::unique_ptr<MeshPlanners>> MeshPlanners::Create(const v1::Job
     // What would fit a mesh that has some of a batch's samples is no answer for the batch.
     PENSTOCK_ASSIGN_OR_RETURN(planners[mesh],
                               create(mesh, world, &chosen[mesh], Planner::Explain::kCauseAlone));
+    if (search_quickly) planners[mesh]->SearchQuickly();
   }
   return std::unique_ptr<MeshPlanners>(new MeshPlanners(job, std::move(planners)));
 }
@@ -156,20 +159,37 @@ v1::Batch MeshPlanners::PartOf(const v1::Batch& batch, const std::vector<int>& m
   return part;
 }
 
-absl::StatusOr<int64_t> MeshPlanners::LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks,
-                                             StopToken stop) const {
-  if (meshes() == 1) return planners_.front()->LookNs(batch, sight, run_tasks, stop);
+absl::StatusOr<std::unique_ptr<MeshLook>> MeshPlanners::Look(const v1::Batch& batch, StopToken stop) const {
+  std::vector<std::unique_ptr<PlanLook>> looks;
+  if (meshes() == 1) {
+    PENSTOCK_ASSIGN_OR_RETURN(looks.emplace_back(), planners_.front()->Look(batch, stop));
+    const int64_t bound = looks.front()->BoundNs();
+    return std::unique_ptr<MeshLook>(new MeshLook(bound, std::move(looks)));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, stop));
   PENSTOCK_RETURN_IF_ERROR(CheckAllFit(batch, loads, stop));
   const std::vector<int> mesh_of_sample = AssignSamples(loads);
-  int64_t longest = 0;
   for (int mesh = 0; mesh < meshes(); ++mesh) {
     const v1::Batch own = PartOf(batch, mesh_of_sample, mesh);
     if (own.samples().empty()) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(const int64_t time, planners_[mesh]->LookNs(own, sight, run_tasks, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(looks.emplace_back(), planners_[mesh]->Look(own, stop));
+  }
+  return std::unique_ptr<MeshLook>(new MeshLook(BoundOf(loads), std::move(looks)));
+}
+
+absl::StatusOr<int64_t> MeshLook::AtNs(Sight sight, const RunTasks& run_tasks) {
+  int64_t longest = 0;
+  for (const auto& look : looks_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t time, look->AtNs(sight, run_tasks));
     longest = std::max(longest, time);
   }
   return longest;
+}
+
+absl::StatusOr<int64_t> MeshPlanners::LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks,
+                                             StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<MeshLook> look, Look(batch, stop));
+  return look->AtNs(sight, run_tasks);
 }
 
 absl::StatusOr<v1::Plan> MeshPlanners::PlanAssigned(const v1::Batch& batch,

@@ -19,6 +19,7 @@
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/planner.h"
 #include "planner/core/search/sight.h"
+#include "planner/core/strategies/mesh_look.h"
 #include "planner/core/strategies/sample_assignment.h"
 
 namespace penstock::core {
@@ -26,11 +27,13 @@ namespace penstock::core {
 class MeshPlanners {
  public:
   // As Planner::Create, for every mesh of the strategy. `stages`: who is where, of planners for the same
-  // strategy; null: stages are chosen. Of several meshes messages begin with "meshes[i]: ".
+  // strategy; null: stages are chosen. `search_quickly`: see Planner. Of several meshes messages begin with
+  // "meshes[i]: ".
   static absl::StatusOr<std::unique_ptr<MeshPlanners>> Create(const v1::JobSpec& job, int strategy,
                                                               Planner::Explain explain,
                                                               const RunTasks& run_tasks, StopToken stop,
-                                                              const v1::Topology* stages);
+                                                              const v1::Topology* stages,
+                                                              bool search_quickly = false);
 
   // As Planner's. Of several meshes: that every sample fits on one of them.
   absl::Status ValidateBatch(const v1::Batch& batch, Planner::Explain explain, StopToken stop) const;
@@ -41,6 +44,8 @@ class MeshPlanners {
   // Whether there are forward plans at all. INVALID_ARGUMENT: its meshes are side by side.
   absl::Status CheckForward() const;
   absl::StatusOr<int64_t> LowerBoundNs(const v1::Batch& batch) const;
+  // Of several meshes, as samples are given to them first.
+  absl::StatusOr<std::unique_ptr<MeshLook>> Look(const v1::Batch& batch, StopToken stop) const;
   absl::StatusOr<int64_t> LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks,
                                  StopToken stop) const;
   // Of several meshes: of the one that needs most, with all samples.

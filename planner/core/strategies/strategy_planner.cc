@@ -24,10 +24,11 @@ namespace {
 constexpr int kExpectedDraws = 32;
 constexpr uint64_t kExpectedSeed = 1;
 
-bool MayTakeLess(int64_t seen_ns, Sight sight, const v1::Plan& best) {
-  return static_cast<double>(seen_ns) * (1 - ErrorOf(sight)) <
-         static_cast<double>(best.predicted().makespan_ns());
-}
+// Of so many all that may still be faster are planned. Of more the one that seems to be the fastest, so that
+// planning takes about twice as long as on it alone; and another one where that plan takes by so much more
+// than the other one was seen to take.
+constexpr int kFewStrategies = 4;
+constexpr double kDisappointing = 0.01;
 
 // An error of one of several strategies says which.
 absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status& status) {
@@ -78,7 +79,8 @@ absl::StatusOr<std::unique_ptr<StrategyPlanner>> StrategyPlanner::Create(
     const int strategy = static_cast<int>(number);
     const v1::Topology* chosen = number < stages.size() ? &stages[number] : nullptr;
     absl::StatusOr<std::unique_ptr<MeshPlanners>> planner =
-        MeshPlanners::Create(job, strategy, explain, run_tasks, stop, chosen);
+        MeshPlanners::Create(job, strategy, explain, run_tasks, stop, chosen,
+                             /*search_quickly=*/own.size() > 1);
     if (!planner.ok()) return OfStrategy(job, strategy, planner.status());
     planners.push_back(*std::move(planner));
   }
@@ -116,31 +118,42 @@ absl::Status StrategyPlanner::WhyNone(const absl::Status& status) const {
                                             numbers_.front(), "]"));
 }
 
-std::vector<StrategyPlanner::Candidate> StrategyPlanner::Candidates(const v1::Batch& batch) const {
+std::vector<StrategyPlanner::Candidate> StrategyPlanner::Candidates(const v1::Batch& batch,
+                                                                    StopToken stop) const {
   std::vector<Candidate> candidates;
   for (int i = 0; i < strategies(); ++i) {
-    const absl::StatusOr<int64_t> bound = planners_[i]->LowerBoundNs(batch);
-    if (bound.ok()) candidates.push_back({i, *bound});
+    absl::StatusOr<std::unique_ptr<MeshLook>> look = planners_[i]->Look(batch, stop);
+    if (!look.ok()) continue;
+    const int64_t bound = (*look)->BoundNs();
+    candidates.push_back({.strategy = i, .look = *std::move(look), .bound_ns = bound});
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.bound_ns < b.bound_ns; });
+  std::ranges::stable_sort(candidates, {}, &Candidate::bound_ns);
   return candidates;
 }
 
-absl::Status StrategyPlanner::Glance(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop,
-                                     std::vector<Candidate>* candidates) const {
-  int64_t best = std::numeric_limits<int64_t>::max();
-  for (Candidate& candidate : *candidates) {
-    // These come last.
-    if (candidate.bound_ns >= best) break;
-    const absl::StatusOr<int64_t> glance =
-        planners_[candidate.strategy]->LookNs(batch, Sight::kGlance, run_tasks, stop);
-    PENSTOCK_RETURN_IF_ERROR(stop.status());
-    if (!glance.ok()) continue;
-    candidate.glance_ns = *glance;
-    best = std::min(best, *glance);
+absl::Status StrategyPlanner::LookAt(const RunTasks& run_tasks, StopToken stop,
+                                     std::vector<Candidate>* candidates) {
+  int64_t best = kNothingSeen;
+  double error = 0;
+  for (const Sight sight : {Sight::kGlance, Sight::kCloser}) {
+    const auto is_left = [](const Candidate& candidate) { return !candidate.ruled_out; };
+    if (std::ranges::count_if(*candidates, is_left) < 2) break;
+    for (Candidate& candidate : *candidates) {
+      const bool was_seen = candidate.seen_ns != kNothingSeen;
+      const auto least = std::max(static_cast<double>(candidate.bound_ns),
+                                  was_seen ? static_cast<double>(candidate.seen_ns) * (1 - error) : 0);
+      candidate.ruled_out = candidate.ruled_out || least >= static_cast<double>(best);
+      if (candidate.ruled_out) continue;
+      const absl::StatusOr<int64_t> seen = candidate.look->AtNs(sight, run_tasks);
+      PENSTOCK_RETURN_IF_ERROR(stop.status());
+      if (seen.ok()) candidate.seen_ns = *seen;
+      best = std::min(best, candidate.seen_ns);
+    }
+    error = ErrorOf(sight);
+    std::ranges::stable_sort(*candidates, {}, [](const Candidate& candidate) {
+      return std::pair(candidate.ruled_out, candidate.seen_ns);
+    });
   }
-  std::ranges::stable_sort(*candidates, {}, &Candidate::glance_ns);
   return absl::OkStatus();
 }
 
@@ -189,18 +202,16 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, c
     SetStrategy(0, &plan);
     return plan;
   }
-  std::vector<Candidate> candidates = Candidates(batch);
-  if (!thorough()) PENSTOCK_RETURN_IF_ERROR(Glance(batch, run_tasks, stop, &candidates));
+  std::vector<Candidate> candidates = Candidates(batch, stop);
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
+  if (!thorough()) PENSTOCK_RETURN_IF_ERROR(LookAt(run_tasks, stop, &candidates));
+  // Planning needs the memory.
+  for (Candidate& candidate : candidates) candidate.look.reset();
   std::optional<v1::Plan> best;
   absl::Status why = absl::OkStatus();
   for (const Candidate& candidate : candidates) {
     PENSTOCK_RETURN_IF_ERROR(stop.status());
-    if (best.has_value()) {
-      const bool may_be =
-          MayBeFaster(candidate, *best) && SeemsFaster(candidate, *best, batch, run_tasks, stop);
-      PENSTOCK_RETURN_IF_ERROR(stop.status());
-      if (!may_be) continue;
-    }
+    if (best.has_value() && !IsWorthPlanning(candidate, *best)) continue;
     absl::StatusOr<v1::Plan> plan = planners_[candidate.strategy]->MakePlan(batch, run_tasks, stop);
     if (absl::IsResourceExhausted(plan.status())) {
       why = plan.status();
@@ -236,19 +247,15 @@ std::optional<int> StrategyPlanner::PlaceOf(const v1::Plan& plan) const {
   return static_cast<int>(found - numbers_.begin());
 }
 
-bool StrategyPlanner::MayBeFaster(const Candidate& candidate, const v1::Plan& best) const {
-  if (candidate.bound_ns >= best.predicted().makespan_ns()) return false;
+bool StrategyPlanner::IsWorthPlanning(const Candidate& candidate, const v1::Plan& best) const {
+  const auto makespan = static_cast<int64_t>(best.predicted().makespan_ns());
+  if (candidate.bound_ns >= makespan || thorough()) return candidate.bound_ns < makespan;
+  if (candidate.ruled_out) return false;
+  const bool few = strategies() <= kFewStrategies;
   // Where nothing was seen that fits in memory, a plan may be found all the same.
-  return candidate.glance_ns == kNotGlanced || MayTakeLess(candidate.glance_ns, Sight::kGlance, best);
-}
-
-bool StrategyPlanner::SeemsFaster(const Candidate& candidate, const v1::Plan& best, const v1::Batch& batch,
-                                  const RunTasks& run_tasks, StopToken stop) const {
-  // With effort thorough nobody glances.
-  if (candidate.glance_ns == kNotGlanced) return true;
-  const absl::StatusOr<int64_t> seen =
-      planners_[candidate.strategy]->LookNs(batch, Sight::kCloser, run_tasks, stop);
-  return !seen.ok() || MayTakeLess(*seen, Sight::kCloser, best);
+  if (candidate.seen_ns == kNothingSeen) return few;
+  const double may_take_less = few ? ErrorOf(Sight::kCloser) : -kDisappointing;
+  return static_cast<double>(candidate.seen_ns) * (1 - may_take_less) < static_cast<double>(makespan);
 }
 
 double StrategyPlanner::pass_noise() const {

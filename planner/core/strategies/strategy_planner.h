@@ -48,7 +48,8 @@ class StrategyPlanner {
                              StopToken stop = {}) const;
 
   // The plan with the smallest makespan, of the first such strategy. One that cannot be faster by its bound,
-  // or, with less effort than thorough, is not as far as can be seen (LookNs), is not planned. Possible
+  // or, with less effort than thorough, is not as far as can be seen (plan_look.h), is not planned; of more
+  // than four strategies only the one that seems to be the fastest is, unless its plan disappoints. Possible
   // errors: as Planner::MakePlan, of the first strategy, where no strategy has a plan. With it the plan of
   // batch.validation: on the same strategy where that can hold it, else on the first one that can.
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
@@ -73,23 +74,25 @@ class StrategyPlanner {
   StrategyPlanner(std::vector<uint32_t> numbers, std::vector<std::unique_ptr<MeshPlanners>> planners)
       : numbers_(std::move(numbers)), planners_(std::move(planners)) {}
 
-  static constexpr int64_t kNotGlanced = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kNothingSeen = std::numeric_limits<int64_t>::max();
 
-  // Strategies that can hold the batch, those with the lowest bound first.
+  // A strategy that can hold the batch.
   struct Candidate {
     int strategy = 0;
+    std::unique_ptr<MeshLook> look;
     int64_t bound_ns = 0;
-    int64_t glance_ns = kNotGlanced;
+    // As it was seen last.
+    int64_t seen_ns = kNothingSeen;
+    bool ruled_out = false;
   };
-  std::vector<Candidate> Candidates(const v1::Batch& batch) const;
-  // Looks at those whose bounds do not rule them out, and has those that seem to be the fastest come first.
-  absl::Status Glance(const v1::Batch& batch, const RunTasks& run_tasks, StopToken stop,
-                      std::vector<Candidate>* candidates) const;
-  // By its bound and at a glance, and then after a closer look.
-  bool MayBeFaster(const Candidate& candidate, const v1::Plan& best) const;
-  bool SeemsFaster(const Candidate& candidate, const v1::Plan& best, const v1::Batch& batch,
-                   const RunTasks& run_tasks, StopToken stop) const;
-  // With effort thorough bounds alone rule a strategy out.
+  // Those with the lowest bound first.
+  std::vector<Candidate> Candidates(const v1::Batch& batch, StopToken stop) const;
+  // Looks at all that may be the fastest, closer and closer, and has the one that seems to be come first and
+  // those that are ruled out come last.
+  static absl::Status LookAt(const RunTasks& run_tasks, StopToken stop, std::vector<Candidate>* candidates);
+  // Besides the best plan so far.
+  bool IsWorthPlanning(const Candidate& candidate, const v1::Plan& best) const;
+  // Bounds alone rule a strategy out.
   bool thorough() const;
 
   double pass_noise() const;
