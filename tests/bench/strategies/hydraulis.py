@@ -61,18 +61,28 @@ def plan_all(penstock, profile, data, setting, flags, first_rows):
     return plans
 
 
+def first_rows_of(setting):
+    """Of the batches that `penstock advise` and hydraulis_bench spread over the rows."""
+    _, rows, _, samples = setting
+    first, last = (int(row) for row in rows.split(":"))
+    every = (last - first) // samples
+    return [first + samples * ((2 * i + 1) * every // (2 * BATCHES)) for i in range(BATCHES)]
+
+
 def compare(options, profile, setting):
     """By row: where it is, and by batch the iteration's milliseconds and planning's."""
-    batches = hydraulis(options.hydraulis, profile, options.data, setting)
-    first_rows = [batch["first_row"] for batch in batches]
+    batches = [] if options.ours else hydraulis(options.hydraulis, profile, options.data, setting)
+    first_rows = first_rows_of(setting)
     rows = {}
     for kind, letter in OURS.items():
+        if options.ours and letter not in options.ours:
+            continue
         taken = flags_of(advise(options.penstock, profile, options.data, setting, KINDS[kind]))
         if taken is None:
             continue
         plans = plan_all(options.penstock, profile, options.data, setting, taken[0], first_rows)
         rows[f"{letter} {kind}"] = (taken[1], [plan["makespan_ms"] for plan in plans], [plan["planning_ms"] for plan in plans])
-    for kind, name in HYDRAULIS.items():
+    for kind, name in HYDRAULIS.items() if batches else ():
         of_kind = [batch[kind] for batch in batches]
         mixes = [one["mix"] for one in of_kind]
         most = max(set(mixes), key=mixes.count)
@@ -100,16 +110,21 @@ def main():
     parser.add_argument("--penstock", default=str(ROOT / "build/release/bin/penstock"))
     parser.add_argument("--hydraulis", default=str(ROOT / "build/release/bin/hydraulis_bench"))
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--ours", nargs="+", choices=sorted(OURS.values()), help="These rows alone, and none of Hydraulis'; (e) is needed")
+    parser.add_argument("--heads", nargs="+", type=int, choices=HEADS, default=HEADS)
+    parser.add_argument("--settings", default="", help="Those alone whose name has this in it")
     parser.add_argument("--json", action="store_true", help="One object a setting, with every batch")
     options = parser.parse_args()
     if not options.json:
         print("| heads, lengths | row | mean ms | over the pool | by batch | pool no slower | planning ms | on |")
         print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for heads in HEADS:
+        for heads in options.heads:
             profile = Path(folder) / f"llama_32b_{heads}.json"
             profile.write_text(json.dumps(llama_32b(heads)))
             for name, setting in SETTINGS.items():
+                if options.settings not in name:
+                    continue
                 print_rows(f"{heads} heads, {name}", compare(options, profile, setting), options.json)
 
 
