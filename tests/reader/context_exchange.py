@@ -55,7 +55,7 @@ class ContextExchange:
 
     def of_pass(self, stage, share, forward, levels):
         """The fields of context ranks; of a micro-batch in parts what each takes alone."""
-        layers = stage.encoder_layers + stage.decoder_layers
+        layers = stage.layer_count
         each = self.key_value_bytes()
         sent, received = sum(share.sent.values()) * each, sum(share.received.values()) * each
         of_parts = [self.layer(part) for part in share.in_parts]
@@ -63,7 +63,8 @@ class ContextExchange:
         if forward:
             exposed = layers * sum(part.exposed for part in of_parts)
             return self._fields(layers * sent, layers * received, layer_ns, exposed)
-        exposed = sum(levels["decoder"][level] * part.exposed_backward[level] for part in of_parts for level in LEVELS)
+        counts = {level: levels["decoder"][level] + levels["dense"][level] for level in LEVELS}
+        exposed = sum(counts[level] * part.exposed_backward[level] for part in of_parts for level in LEVELS)
         both = layers * (sent + received)
         return self._fields(both, both, 2 * layer_ns, exposed)
 

@@ -269,14 +269,16 @@ class Costs:
             axes.update(encoder=(rows, source), decoder=(rows, source, target))
         else:
             axes.update(decoder=(rows, target))
-        self.kinds = tuple(kind for kind in ("encoder", "decoder") if kind in axes)
+        if model.dense_layers:
+            axes.update(dense=(rows, target))
+        self.kinds = tuple(kind for kind in ("encoder", "decoder", "dense") if kind in axes)
         self._times = {
             kind: LayerTimes(self.layer(kind), profile.grid, names, tensors, contexts, experts, loaded if kind == "decoder" else 1.0)
             for kind, names in axes.items()
         }
 
     def layer(self, kind):
-        """The LayerCost of a kind: "encoder", "decoder" or "head". A GPT's "layer" is its decoder."""
+        """The LayerCost of a kind: "encoder", "decoder", "dense" or "head". A GPT's "layer" is its decoder."""
         name = "layer" if kind == "decoder" and not self.is_t5 else kind
         if name not in self._by_name:
             raise NoCost(f"the profile has no layer '{name}'")
@@ -330,13 +332,13 @@ class Costs:
 
     def stored_of_layer(self, kind, level, sums):
         """What a layer keeps, without rows for experts."""
-        repeated = self.repeated if kind == "decoder" and level != "full" else 0.0
+        repeated = self.repeated if kind != "encoder" and level != "full" else 0.0
         of_rows = self._kept_of_rows if kind == "decoder" and level != "full" else 0.0
         return self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated, of_rows)
 
     def stored(self, kind, level, sums):
         stored = self.stored_of_layer(kind, level, sums)
-        return stored + self.rows(sums) if level == "selective" else stored
+        return stored + self.rows(sums) if level == "selective" and kind == "decoder" else stored
 
     def rows(self, sums):
         """Bytes of the rows for a rank's experts, where ranks divide them."""
@@ -346,16 +348,16 @@ class Costs:
         return math.floor(self.row_bytes * (tokens - tokens // self.tensors * (self.tensors - 1)) * self.fullest)
 
     def peak(self, kind, sums):
-        if kind != "decoder":
+        if kind not in ("decoder", "dense"):
             return self.layer_bytes(self.layer(kind).peak, sums)
-        return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated, self._kept_of_rows)
+        return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated, self._kept_of_rows if kind == "decoder" else 0.0)
 
     def split_backward_peak(self, kind, sums):
         """Beside what a layer keeps and puts aside; None: the profile does not say."""
         known = self.layer(kind).split_backward_peak
-        if known is None or kind != "decoder":
+        if known is None or kind not in ("decoder", "dense"):
             return known and self.layer_bytes(known, sums)
-        return self.layer_bytes(known, sums, self.repeated, self._kept_of_rows)
+        return self.layer_bytes(known, sums, self.repeated, self._kept_of_rows if kind == "decoder" else 0.0)
 
     def kept_of_head(self, sums):
         """The gradient of what the last layer gave."""

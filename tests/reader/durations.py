@@ -9,7 +9,7 @@ from costs import LEVELS, round_half_up
 def parameter_bytes(costs, stage):
     """parameters[s]: bytes of the parameters of a stage, not rounded."""
     result = 0.0
-    for kind in ("encoder", "decoder"):
+    for kind in costs.kinds:
         if stage.layers(kind) > 0:
             result += stage.layers(kind) * costs.layer(kind).parameter_bytes
     result += stage.embeddings * costs.profile.embedding_parameter_bytes
@@ -60,7 +60,7 @@ def pass_durations(costs, stage, share, recompute, beside_ns):
 
 def _expert_layers_bytes(costs, stage):
     """experts[s]: bytes of all experts of a stage; 0 where no ranks divide them."""
-    return stage.decoder_layers * costs.expert_layer_bytes
+    return stage.layers("decoder") * costs.expert_layer_bytes
 
 
 def own_parameter_bytes(costs, stage):

@@ -59,7 +59,7 @@ class Exchanges:
         nodes = Nodes(pipeline, costs.profile.cluster.gpus_per_node)
         self._tensors_inside = nodes.hold_each(pipeline.tensors)
         self._context = ContextExchange(reading, pipeline, costs, nodes)
-        self._experts = ExpertExchange(reading, pipeline, costs, nodes, self._context, self._half_of_layer_ns) if pipeline.experts > 1 else None
+        self._experts = ExpertExchange(reading, pipeline, costs, nodes, self._context, self._half_ns) if pipeline.experts > 1 else None
 
     def key_value_bytes(self):
         """Keys and values of a token in one layer of one rank."""
@@ -75,11 +75,9 @@ class Exchanges:
         sent = tokens * self._model.hidden * self._element * (tensors - 1) // tensors
         return sent, self._costs.collective_ns(sent, self._tensors_inside)
 
-    def _half_of_layer_ns(self, sums):
-        """Of a GPT's layer, which makes twice as many forward and three times as many backward: one for each of its divided parts."""
-        if self._pipeline.tensors == 1:
-            return 0
-        return self._divided_parts() * self._half(sums.target_tokens)[1]
+    def _half_ns(self, sums):
+        """Of target tokens."""
+        return 0 if self._pipeline.tensors == 1 else self._half(sums.target_tokens)[1]
 
     def _divided_parts(self):
         return 1 if self._costs.feeds_own_tokens else 2
@@ -92,16 +90,15 @@ class Exchanges:
 
     def _tensor_of_part(self, stage, sums, forward, levels):
         is_t5 = self._pipeline.is_t5
-        encoders, decoders = stage.encoder_layers, stage.decoder_layers
-        full_encoders = levels["encoder"]["full"]
-        full_decoders = levels["decoder"]["full"]
+        encoders, decoders, dense = (stage.layers(kind) for kind in ("encoder", "decoder", "dense"))
+        full_encoders, full_decoders, full_dense = (levels[kind]["full"] for kind in ("encoder", "decoder", "dense"))
         parts = self._divided_parts()
         if forward:
             source = 4 * encoders + (decoders if is_t5 else 0)
-            target = (6 if is_t5 else 2 * parts) * decoders
+            target = (6 if is_t5 else 2 * parts) * decoders + 4 * dense
         else:
             source = 6 * encoders + 4 * full_encoders + (2 * decoders + full_decoders if is_t5 else 0)
-            of_gpt = 3 * parts * decoders + 2 * parts * full_decoders
+            of_gpt = 3 * parts * decoders + 2 * parts * full_decoders + 6 * dense + 4 * full_dense
             target = 9 * decoders + 6 * full_decoders if is_t5 else of_gpt
         counts = [
             (source + stage.embeds_source, sums.source_tokens),
@@ -118,5 +115,5 @@ class Exchanges:
         levels = stage.levels(recompute)
         tensor = self._tensor(stage, share, forward, levels)
         context = self._context.of_pass(stage, share, forward, levels)
-        experts = self._experts.of_pass(stage, share, forward, levels) if self._experts else {}
+        experts = self._experts.of_pass(stage, share, forward, recompute) if self._experts else {}
         return PassExchange(*tensor, **context, **experts)

@@ -4,7 +4,7 @@ import math
 
 from costs import GATED, LEVELS, ROW_NUMBER_BYTES
 from memory_units import ELEMENT_BYTES
-from turns import PartLayer, backward_pass, forward_pass, waiting_ns
+from turns import DensePartLayer, PartLayer, backward_pass, forward_pass, waiting_ns
 
 
 class ProductsBeside:
@@ -26,7 +26,7 @@ class ProductsBeside:
 
     def taken_ns(self, layers):
         """What BACKWARD_WEIGHT need not do."""
-        return layers * self._on_return + (layers - 1) * self._on_arrival
+        return layers * self._on_return + (layers - 1) * self._on_arrival if layers else 0
 
     def hidden_ns(self, layers, kept):
         """What the exchanges of a backward pass take less; `kept`: its layers that are not recomputed."""
@@ -37,8 +37,11 @@ class ProductsBeside:
 class ExpertExchange:
     """Of a mesh of a plan whose ranks divide experts. `context`: what its context ranks exchange."""
 
-    def __init__(self, reading, pipeline, costs, nodes, context, half_of_layer_ns):
-        self._half_of_layer_ns = half_of_layer_ns
+    def __init__(self, reading, pipeline, costs, nodes, context, half_ns):
+        # Of a gather or a scatter of target tokens; a layer makes twice as many forward and three times as many backward as it has
+        # divided parts.
+        self._half_ns = half_ns
+        self._divided_parts = 1 if costs.feeds_own_tokens else 2
         self._pipeline = pipeline
         self._model = reading.plan.model
         self._costs = costs
@@ -54,23 +57,25 @@ class ExpertExchange:
         sent = sums.target_tokens * self._model.experts_per_token * row_bytes * (experts - 1) // (experts * tensors)
         return sent, self._costs.collective_ns(math.floor(sent * self._costs.fullest), self._inside)
 
-    def of_pass(self, stage, share, forward, levels):
+    def of_pass(self, stage, share, forward, recompute):
         """The fields of experts of a pass."""
+        levels = stage.levels(recompute)
         all_rows = [self._rows_of_pass(stage, part.sums, forward, levels) for part in share.in_parts]
         sent, time = (sum(numbers) for numbers in zip(*all_rows))
         fields = {"expert_bytes": sent, "expert_ns": time, "expert_exposed_ns": time}
         if share.parts:
-            fields["expert_exposed_ns"] -= math.floor(self._overlap * (time - self._waiting_ns(stage, share, forward, levels)))
+            fields["expert_exposed_ns"] -= math.floor(self._overlap * (time - self._waiting_ns(stage, share, forward, recompute)))
             return fields
-        beside = None if forward else self._products_beside(share.sums)
+        with_experts = stage.layers("decoder")
+        beside = self._products_beside(share.sums) if with_experts and not forward else None
         if beside:
-            fields["expert_exposed_ns"] -= beside.hidden_ns(stage.decoder_layers, levels["decoder"]["none"])
+            fields["expert_exposed_ns"] -= beside.hidden_ns(with_experts, levels["decoder"]["none"])
             fields.update(beside.fields)
         return fields
 
     def _rows_of_pass(self, stage, sums, forward, levels):
         """(bytes, nanoseconds) of all rows of a share."""
-        layers, again = stage.decoder_layers, levels["decoder"]["full"]
+        layers, again = stage.layers("decoder"), levels["decoder"]["full"]
         if forward:
             counts = [(2 * layers, self._rows(sums, 0))]
         else:
@@ -79,7 +84,7 @@ class ExpertExchange:
 
     def beside_ns(self, stage, share):
         """What backward passes make of products for weights while rows travel, and BACKWARD_WEIGHT need not."""
-        layers = stage.decoder_layers
+        layers = stage.layers("decoder")
         if share.parts:
             return layers * sum(self._experts_ns(part.sums) for part in share.parts)
         beside = self._products_beside(share.sums)
@@ -99,12 +104,28 @@ class ExpertExchange:
         products = matrices * self._model.experts // self._pipeline.experts
         return ProductsBeside(of_experts, of_all, products, self._rows(sums, ROW_NUMBER_BYTES)[1], self._overlap)
 
-    def _waiting_ns(self, stage, share, forward, levels):
+    def _waiting_ns(self, stage, share, forward, recompute):
         """What a rank waits for rows that goes through a micro-batch in parts."""
-        layers = [self._part_layer(part) for part in share.parts]
+        makers = {"decoder": self._part_layer, "dense": self._dense_part_layer}
+        kinds = set(stage.kinds)
+        parts = [{kind: makers[kind](part) for kind in kinds} for part in share.parts]
         if forward:
-            return waiting_ns([forward_pass(layer, stage.decoder_layers) for layer in layers])
-        return waiting_ns([backward_pass(layer, levels["decoder"]) for layer in layers])
+            return waiting_ns([forward_pass(layer_of, stage.kinds) for layer_of in parts])
+        return waiting_ns([backward_pass(layer_of, stage.levels_upwards(recompute)) for layer_of in parts])
+
+    def _dense_part_layer(self, part):
+        times = self._costs.times("dense", part.sums)
+        keys_and_values = self._context.layer(part)
+        half_ns = self._half_ns(part.sums)
+        return DensePartLayer(
+            forward=math.floor(times.forward),
+            backward={level: math.floor(times.backward[level]) for level in LEVELS},
+            weights=math.floor(times.weight),
+            tensor=4 * half_ns,
+            tensor_backward=6 * half_ns,
+            exposed=keys_and_values.exposed,
+            exposed_backward=keys_and_values.exposed_backward,
+        )
 
     def _part_layer(self, part):
         times = self._costs.times("decoder", part.sums)
@@ -117,8 +138,8 @@ class ExpertExchange:
             experts=self._experts_ns(part.sums),
             rows_ns=self._rows(part.sums, 0)[1],
             gradients_ns=self._rows(part.sums, ROW_NUMBER_BYTES)[1],
-            tensor=2 * self._half_of_layer_ns(part.sums),
-            tensor_backward=3 * self._half_of_layer_ns(part.sums),
+            tensor=2 * self._divided_parts * self._half_ns(part.sums),
+            tensor_backward=3 * self._divided_parts * self._half_ns(part.sums),
             exposed=keys_and_values.exposed,
             exposed_backward=keys_and_values.exposed_backward,
         )

@@ -127,6 +127,15 @@ def with_shared_expert(file, ffn, gated):
     return {**file, "model": {**file["model"], "shared_expert_ffn": ffn, "gated_shared_expert": gated}}
 
 
+def with_dense_layers(file, layers, ffn, size=0.613):
+    """The same of a model with experts that some layers have not."""
+    model = {**file["model"], "dense_layers": layers, "dense_ffn": ffn}
+    of_model = file["profile"]["layers"]
+    measured = [{**cost, "efficiency": 0.81} for cost in of_model[0]["tensor"] if "expert" not in cost]
+    dense = {**_layer("dense", size), "backward_input_share": 0.491, "tensor": measured}
+    return {"model": model, "profile": {**file["profile"], "layers": [of_model[0], dense, *of_model[1:]]}}
+
+
 def with_small_overhead(file):
     """The same of layers that take hardly longer for tokens in several parts than for all of them at once."""
     layers = []
@@ -242,6 +251,14 @@ PROFILES = {
     "gpt-experts": with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]),
     "gpt-shared-expert": with_shared_expert(with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]), 80, True),
+    # Layers without experts below, between and above those that have some.
+    "gpt-dense": with_dense_layers(with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]), [1, 3, 4, 8], 160),
+    "gpt-dense-measured": with_dense_layers(with_experts(
+        gpt_profile(measured=True, layers=7, loss_tokens_only=True, cluster={"gpus_per_node": 16, "exchange_overlap": 0.83, "intra_node_collective_bytes_per_second": 2.1e8}), 8, [(1, 2)]), [2, 4], 128),
+    "gpt-dense-shared": with_gradients(with_dense_layers(with_shared_expert(with_uneven_router(with_experts(
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]), {2: 1.371, 4: 2.131}), 80, True), [1, 2, 6], 112)),
+    "gpt-dense-parts": with_small_overhead(with_dense_layers(with_uneven_router(with_experts(
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)]), {4: 1.337}), [1, 4, 5, 8], 160)),
     "gpt-windows": with_windows(gpt_profile(key_value_heads=2, cluster={"attention_hides_exchange": True}), 24, 3),
     "gpt-windows-anywhere": with_windows(gpt_profile(), 16, 0, windowless_layers=[1, 2]),
     "gpt-windows-tables": with_windows(gpt_profile(tables=True, dtype="FLOAT32"), 40, 0),

@@ -101,7 +101,8 @@ def _gathered_operands(stage, sums, is_t5, feeds_own_tokens, tensors, token_byte
     """What BACKWARD_INPUT puts aside of inputs and output gradients that it gathered over tensor ranks, beyond its own rows."""
     source, target = (tokens - tokens // tensors for tokens in (sums.source_tokens, sums.target_tokens))
     of_decoder = 6 * target + sums.source_tokens if is_t5 else (2 if feeds_own_tokens else 4) * target
-    return token_bytes * (stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder)
+    of_dense = stage.layers("dense") * 4 * target
+    return token_bytes * (stage.encoder_layers * 4 * source + stage.layers("decoder") * of_decoder + of_dense)
 
 
 def _peaks(costs, kind, sums):

@@ -237,7 +237,7 @@ def _check_bytes(reading, world_costs, report):
             token_bytes = reading.plan.model.hidden * element if pipeline.tensors > 1 else 0
             keys = share.divided_tokens * of_mesh.exchanges.key_value_bytes() if share.divided_tokens else 0
             around = crossing[stage.index : stage.index + 2]
-            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (2 * tokens * token_bytes, keys, costs.rows(share.sums)), token_bytes)
+            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (2 * tokens * token_bytes, keys, costs.rows(share.sums) if stage.layers("decoder") else 0), token_bytes)
         return known[key]
 
     for rank, program in enumerate(reading.programs):

@@ -9,7 +9,10 @@ from schema import Message
 class Stage:
     index: int
     encoder_layers: int
+    # Dense ones among them.
     decoder_layers: int
+    # Places in the stage, from 0, of layers without experts in a model with experts.
+    dense: tuple
     is_first: bool
     is_last: bool
     # The lowest stage with a decoder layer, of a T5.
@@ -33,19 +36,28 @@ class Stage:
         """How many embeddings the stage holds."""
         return int(self.is_first) + int(self.is_first_decoder)
 
+    @property
+    def kinds(self):
+        """Of each layer, from the lowest up."""
+        return ["encoder" if i < self.encoder_layers else "dense" if i in self.dense else "decoder" for i in range(self.layer_count)]
+
+    @property
+    def layer_count(self):
+        return self.encoder_layers + self.decoder_layers
+
     def layers(self, kind):
-        return self.encoder_layers if kind == "encoder" else self.decoder_layers
+        return self.kinds.count(kind)
+
+    def levels_upwards(self, recompute):
+        """[(kind, level)] of the layers for the StageRecompute of a micro-batch: the first are at level full, then selective."""
+        levels = ["full"] * recompute.full_layers + ["selective"] * recompute.selective_layers
+        return list(zip(self.kinds, levels + ["none"] * (self.layer_count - len(levels))))
 
     def levels(self, recompute):
-        """{kind: {level: layers}} for the StageRecompute of a micro-batch: the first layers are at level full, then selective."""
-        result = {}
-        first = 0
-        for kind in ("encoder", "decoder"):
-            last = first + self.layers(kind)
-            full = _overlap(first, last, 0, recompute.full_layers)
-            selective = _overlap(first, last, recompute.full_layers, recompute.full_layers + recompute.selective_layers)
-            result[kind] = {"none": last - first - full - selective, "selective": selective, "full": full}
-            first = last
+        """{kind: {level: layers}} of these."""
+        result = {kind: dict.fromkeys(("none", "selective", "full"), 0) for kind in ("encoder", "decoder", "dense")}
+        for kind, level in self.levels_upwards(recompute):
+            result[kind][level] += 1
         return result
 
 
@@ -103,6 +115,7 @@ class Pipeline:
                     index=index,
                     encoder_layers=encoders,
                     decoder_layers=layers - encoders,
+                    dense=tuple(layer - 1 - first_layer for layer in plan.model.dense_layers if first_layer < layer <= last_layer),
                     is_first=index == 0,
                     is_last=is_last,
                     is_first_decoder=is_first_decoder,
@@ -131,7 +144,7 @@ class Pipeline:
 
     def expert_reducers(self, stage, tensor):
         """Of each expert rank of the tensor rank those who have its experts; none where no ranks divide the experts."""
-        if self.experts == 1:
+        if self.experts == 1 or stage.layers("decoder") == 0:
             return []
         return [
             [

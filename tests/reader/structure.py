@@ -73,7 +73,7 @@ def _check_degrees(model, architecture, placed, report):
     shared = model.key_value_heads or model.heads
     divides = tensors == 1 or (model.heads % tensors == 0 and model.ffn % tensors == 0 and shared > 0)
     divides = divides and (tensors == 1 or shared % tensors == 0 or tensors % shared == 0)
-    divides = divides and model.shared_expert_ffn % tensors == 0
+    divides = divides and model.shared_expert_ffn % tensors == 0 and model.dense_ffn % tensors == 0
     report.require(TOPIC, placed.name, tensors <= 64 and divides, f"there are {tensors} tensor ranks")
     divides = expert == 1 or (model.experts > 0 and model.experts % expert == 0)
     divides = divides and (expert == 1 or (expert % tensors == 0 and contexts * tensors % expert == 0))
@@ -86,6 +86,9 @@ def _check_stages(schema, plan, report):
     layers = model.encoder_layers + model.decoder_layers if is_t5 else model.layers
     others = model.layers if is_t5 else model.encoder_layers + model.decoder_layers
     report.compare(TOPIC, "model", "layers of another architecture", others, 0)
+    dense = list(model.dense_layers)
+    sound = dense == sorted(set(dense)) and (not dense or (model.experts > 0 and 1 <= dense[0] and dense[-1] <= layers))
+    report.require(TOPIC, "model", sound, f"dense_layers are {dense}")
     report.require(TOPIC, "plan", plan.planning_time_ns >= 0, "planning_time_ns is negative")
     report.require(TOPIC, "plan", plan.predicted is None or plan.predicted.expected_ns >= 0, "predicted.expected_ns is negative")
     # Jobs have strategies with parameter_shares only, and at most so many.

@@ -5,9 +5,6 @@ Whole nanoseconds throughout.
 
 from dataclasses import dataclass
 
-# From the uppermost layers of a stage down: the first ones are recomputed in full.
-LEVELS_DOWNWARDS = ("none", "selective", "full")
-
 
 @dataclass(frozen=True)
 class Journey:
@@ -52,6 +49,9 @@ class PartLayer:
     exposed: int
     exposed_backward: dict
 
+    # Its rows have come back when all is computed.
+    forward_rest = 0
+
     def forward_journeys(self, exposed):
         """Attention and all else, and then the experts."""
         experts = min(self.experts, self.forward)
@@ -69,18 +69,52 @@ class PartLayer:
         return computed + self.tensor_backward + self.exposed_backward[level]
 
 
-def forward_pass(layer, layers):
-    return PartPass(layer.forward_journeys(layer.exposed) * layers)
+@dataclass(frozen=True)
+class DensePartLayer:
+    """The same of a layer without experts, which has no journeys."""
+
+    forward: int
+    backward: dict
+    weights: int
+    tensor: int
+    tensor_backward: int
+    exposed: int
+    exposed_backward: dict
+
+    def forward_journeys(self, exposed):
+        return []
+
+    @property
+    def forward_rest(self):
+        return self.forward + self.tensor + self.exposed
+
+    def backward_journeys(self, level):
+        return []
+
+    def rest(self, level):
+        return max(0, self.backward[level] - self.weights) + self.tensor_backward + self.exposed_backward[level]
 
 
-def backward_pass(layer, levels):
-    """`levels`: how many layers of the stage are at each."""
+def forward_pass(layer_of, kinds):
+    """`layer_of`: PartLayer or DensePartLayer by kind; `kinds`: of the layers of the stage, from the lowest up."""
+    layers = [layer_of[kind] for kind in kinds]
+    return _pass((layer.forward_journeys(layer.exposed), layer.forward_rest) for layer in layers)
+
+
+def backward_pass(layer_of, levels):
+    """`levels`: kind and level of each layer of the stage, from the lowest up."""
+    return _pass((layer_of[kind].backward_journeys(level), layer_of[kind].rest(level)) for kind, level in reversed(levels))
+
+
+def _pass(layers):
+    """Of (journeys, rest) of layers in their order: what is left of one is computed before the next journey."""
     journeys, rest = [], 0
-    for level in LEVELS_DOWNWARDS:
-        for _ in range(levels[level]):
-            first, *others = layer.backward_journeys(level)
+    for of_layer, rest_of_layer in layers:
+        if of_layer:
+            first, *others = of_layer
             journeys += [Journey(rest + first.before, first.ns, first.after), *others]
-            rest = layer.rest(level)
+            rest = 0
+        rest += rest_of_layer
     return PartPass(journeys, rest)
 
 

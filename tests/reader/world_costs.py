@@ -77,7 +77,7 @@ class WorldCosts:
 
     def _layers(self, rank):
         """{stage: layers} of a rank."""
-        return {stage.index: stage.encoder_layers + stage.decoder_layers for stage in self.of_rank(rank).pipeline.stages_of(rank)}
+        return {stage.index: stage.layer_count for stage in self.of_rank(rank).pipeline.stages_of(rank)}
 
     def _rounds(self):
         fewest = min(sum(self._layers(rank).values()) for rank in self._ranks)

@@ -11,6 +11,7 @@ namespace {
 v1::ModelSpec Completed(v1::ModelSpec model) {
   if (model.attention_inner() == 0) model.set_attention_inner(model.hidden());
   if (model.key_value_heads() == 0) model.set_key_value_heads(model.heads());
+  if (model.dense_ffn() == 0) model.set_dense_ffn(model.ffn());
   return model;
 }
 
@@ -44,6 +45,9 @@ std::vector<Violation> AuditModel(const v1::Plan& plan, const v1::ModelSpec& pro
   compare("experts", model.experts(), expected.experts());
   compare("experts_per_token", model.experts_per_token(), expected.experts_per_token());
   compare("shared_expert_ffn", model.shared_expert_ffn(), expected.shared_expert_ffn());
+  // Costs go by how many there are.
+  compare("dense_layers' number", model.dense_layers_size(), expected.dense_layers_size());
+  compare("dense_ffn", model.dense_ffn(), expected.dense_ffn());
   compare("vocab", model.vocab(), expected.vocab());
   compare("dtype", model.dtype(), expected.dtype());
   if (!SameAdapters(model, expected))

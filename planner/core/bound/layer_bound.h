@@ -19,15 +19,15 @@ namespace penstock::core {
 
 // Nanoseconds of one layer of each kind, of the embeddings of source and target tokens, and of what tensor
 // ranks exchange, before scaling: a point, or the coefficients of a sum over layers.
-using LayerVector = std::array<double, kLayerKinds + 8>;
+using LayerVector = std::array<double, kLayerKinds + 4 + 2 * kStackKinds>;
 inline constexpr int kSourceEmbedding = kLayerKinds;
 inline constexpr int kTargetEmbedding = kLayerKinds + 1;
 // One gather or sum over tensor ranks, of source and of target tokens.
 inline constexpr int kSourceExchange = kLayerKinds + 2;
 inline constexpr int kTargetExchange = kLayerKinds + 3;
-// Of encoder and decoder layers whose backward pass has closed forms of its own.
+// Of layers of each kind, but the head, whose backward pass has closed forms of its own.
 inline constexpr int kInputGradients = kLayerKinds + 4;
-inline constexpr int kWeightGradients = kLayerKinds + 6;
+inline constexpr int kWeightGradients = kInputGradients + kStackKinds;
 
 inline double Dot(const LayerVector& a, const LayerVector& b) {
   double sum = 0;

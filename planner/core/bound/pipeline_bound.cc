@@ -19,12 +19,11 @@ void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
 
 // Gathers and sums over tensor ranks in a forward or in a backward pass, at the level that has fewest.
 void AddExchange(const Stage& stage, bool divided, bool forward, LayerVector* pass) {
-  const int counts[2] = {stage.encoder_layers, stage.decoder_layers};
-  for (int kind = 0; kind < 2; ++kind) {
+  for (const LayerKind kind : kKindsOfStacks) {
     const HalfCounts halves = forward ? ForwardHalves(kind, stage.crosses, divided)
                                       : BackwardHalves(kind, stage.crosses, divided, kKeepAll);
-    (*pass)[kSourceExchange] += static_cast<double>(counts[kind] * halves.source);
-    (*pass)[kTargetExchange] += static_cast<double>(counts[kind] * halves.target);
+    (*pass)[kSourceExchange] += static_cast<double>(stage.count(kind) * halves.source);
+    (*pass)[kTargetExchange] += static_cast<double>(stage.count(kind) * halves.target);
   }
   (*pass)[kSourceExchange] += stage.embeds_source ? 1 : 0;
   (*pass)[kTargetExchange] += stage.embeds_target ? 1 : 0;
@@ -38,15 +37,15 @@ bool PacksAll(const Job& job) {
 
 StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLayerKinds>& layers, int index) {
   const Stage& stage = costs.stage(index);
-  const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
   StageBound bound;
   for (int pass = 0; pass < kBoundPasses; ++pass) {
-    for (int kind = 0; kind < kLayerKinds; ++kind) {
-      if (counts[kind] > 0) bound.passes[pass][kind] = counts[kind] * layers[kind].scale[pass];
+    for (const LayerKind kind : kAllKinds) {
+      const int count = stage.count(kind);
+      if (count > 0) bound.passes[pass][kind] = count * layers[kind].scale[pass];
     }
-    for (const int kind : {kEncoder, kDecoder}) {
-      bound.passes[pass][kInputGradients + kind] = counts[kind] * layers[kind].input_scale[pass];
-      bound.passes[pass][kWeightGradients + kind] = counts[kind] * layers[kind].weight_scale[pass];
+    for (const LayerKind kind : kKindsOfStacks) {
+      bound.passes[pass][kInputGradients + kind] = stage.count(kind) * layers[kind].input_scale[pass];
+      bound.passes[pass][kWeightGradients + kind] = stage.count(kind) * layers[kind].weight_scale[pass];
     }
     // An embedding takes the same time both ways; its gradient is never put off.
     if (pass == static_cast<int>(BoundPass::kWeight)) continue;
@@ -56,15 +55,16 @@ StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLaye
                 &bound.passes[pass]);
   }
   bound.options.resize(1);
-  for (const LayerKind kind : {kEncoder, kDecoder}) {
-    if (counts[kind] == 0) continue;
+  for (const LayerKind kind : kKindsOfStacks) {
+    const int count = stage.count(kind);
+    if (count == 0) continue;
     const std::vector<StageBound::Option> before = std::move(bound.options);
     bound.options.clear();
     for (const StageBound::Option& option : before) {
       for (const LevelBound& level : layers[kind].levels) {
         bound.options.push_back(option);
-        AddBytes(counts[kind], level.kept, &bound.options.back().kept);
-        bound.options.back().extra[kind] = counts[kind] * level.extra;
+        AddBytes(count, level.kept, &bound.options.back().kept);
+        bound.options.back().extra[kind] = count * level.extra;
       }
     }
   }
@@ -108,14 +108,14 @@ RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<Lay
     if (costs.position_of(index) != rank) continue;
     bound.stages.push_back(index);
     const Stage& stage = costs.stage(index);
-    const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
     bound.peak = {};
-    for (int kind = 0; kind < kLayerKinds; ++kind) {
-      if (counts[kind] == 0) continue;
+    for (const LayerKind kind : kAllKinds) {
+      const int count = stage.count(kind);
+      if (count == 0) continue;
       bound.peak[kind] = layers[kind].peak;
       if (kind == kHead) continue;
-      AddBytes(counts[kind], layers[kind].kept, &bound.kept);
-      AddBytes(counts[kind], layers[kind].least_kept, &bound.least_kept);
+      AddBytes(count, layers[kind].kept, &bound.kept);
+      AddBytes(count, layers[kind].least_kept, &bound.least_kept);
       bound.price_ns_per_byte = std::min(bound.price_ns_per_byte, layers[kind].price_ns_per_byte);
     }
   }
@@ -134,7 +134,7 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
     exchange_token_ns = costs.exchange_model().HalfTokenNs();
     exchange_ns = latency;
   }
-  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+  for (const LayerKind kind : kAllKinds) {
     layers[kind] = BoundLayer(costs, kind, job.recompute, PacksAll(job));
   }
   for (int stage = 0; stage < costs.stages(); ++stage) {
@@ -148,37 +148,33 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
 }
 
 LayerVector PipelineBound::Linear(const TokenSums& sums) const {
-  const double exchange = exchange_token_ns / contexts;
-  const LayerBound& encoder = layers[kEncoder];
-  const LayerBound& decoder = layers[kDecoder];
-  return {encoder.Linear(sums),
-          decoder.Linear(sums),
-          layers[kHead].Linear(sums),
-          LinearNs(embedding, SourceSide(sums)) / contexts,
-          LinearNs(embedding, TargetSide(sums)) / contexts,
-          exchange * sums.source,
-          exchange * sums.target,
-          encoder.Linear(encoder.backward_forms.input, sums),
-          decoder.Linear(decoder.backward_forms.input, sums),
-          encoder.Linear(encoder.backward_forms.weight, sums),
-          decoder.Linear(decoder.backward_forms.weight, sums)};
+  LayerVector linear = {};
+  for (const LayerKind kind : kAllKinds) linear[kind] = layers[kind].Linear(sums);
+  for (const LayerKind kind : kKindsOfStacks) {
+    const BackwardForms& backward = layers[kind].backward_forms;
+    linear[kInputGradients + kind] = layers[kind].Linear(backward.input, sums);
+    linear[kWeightGradients + kind] = layers[kind].Linear(backward.weight, sums);
+  }
+  linear[kSourceEmbedding] = LinearNs(embedding, SourceSide(sums)) / contexts;
+  linear[kTargetEmbedding] = LinearNs(embedding, TargetSide(sums)) / contexts;
+  linear[kSourceExchange] = exchange_token_ns / contexts * sums.source;
+  linear[kTargetExchange] = exchange_token_ns / contexts * sums.target;
+  return linear;
 }
 
 LayerVector PipelineBound::Overhead(const TokenSums& each) const {
-  const LayerBound& encoder = layers[kEncoder];
-  const LayerBound& decoder = layers[kDecoder];
-  const auto of_embedding = [&](const TokenSums& side) { return OverheadNs(embedding, side, contexts); };
-  return {encoder.Overhead(each),
-          decoder.Overhead(each),
-          layers[kHead].Overhead(each),
-          of_embedding(SourceSide(each)),
-          of_embedding(TargetSide(each)),
-          exchange_ns,
-          exchange_ns,
-          encoder.Overhead(encoder.backward_forms.input, each),
-          decoder.Overhead(decoder.backward_forms.input, each),
-          encoder.Overhead(encoder.backward_forms.weight, each),
-          decoder.Overhead(decoder.backward_forms.weight, each)};
+  LayerVector overhead = {};
+  for (const LayerKind kind : kAllKinds) overhead[kind] = layers[kind].Overhead(each);
+  for (const LayerKind kind : kKindsOfStacks) {
+    const BackwardForms& backward = layers[kind].backward_forms;
+    overhead[kInputGradients + kind] = layers[kind].Overhead(backward.input, each);
+    overhead[kWeightGradients + kind] = layers[kind].Overhead(backward.weight, each);
+  }
+  overhead[kSourceEmbedding] = OverheadNs(embedding, SourceSide(each), contexts);
+  overhead[kTargetEmbedding] = OverheadNs(embedding, TargetSide(each), contexts);
+  overhead[kSourceExchange] = exchange_ns;
+  overhead[kTargetExchange] = exchange_ns;
+  return overhead;
 }
 
 }  // namespace penstock::core

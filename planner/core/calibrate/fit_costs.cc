@@ -61,9 +61,8 @@ class CostFit {
       for (size_t i = 0; i < forward_.parts().size(); ++i)
         here[forward_.parts()[i].kind] += fitted_[i] * parts[i];
       const Stage& holds = costs_.stage(stage);
-      const int counts[kLayerKinds] = {holds.encoder_layers, holds.decoder_layers, holds.last ? 1 : 0};
-      for (int kind = 0; kind < kLayerKinds; ++kind) {
-        if (counts[kind] > 0) (*layers)[kind] = here[kind] / counts[kind];
+      for (const LayerKind kind : kAllKinds) {
+        if (holds.count(kind) > 0) (*layers)[kind] = here[kind] / holds.count(kind);
       }
     }
     return true;
@@ -81,7 +80,7 @@ class CostFit {
       return base.forward[kind] > 0 ? base.backward[kind][level] / base.forward[kind] : 0.0;
     };
     std::vector<double> parts;
-    for (int kind = 0; kind < 2; ++kind) {
+    for (const LayerKind kind : kKindsOfStacks) {
       for (int level = 0; level < kRecomputeLevels; ++level)
         parts.push_back(levels.counts[kind][level] * ratio(kind, level) * layers[kind]);
     }
@@ -99,19 +98,19 @@ class CostFit {
       if (SumOf(row.parts) > 0) rows.push_back(std::move(row));
     }
     if (rows.empty()) return;
-    const std::vector<double> fitted = FitFactors(rows, 2 * kRecomputeLevels + 2);
+    const std::vector<double> fitted = FitFactors(rows, kStackKinds * kRecomputeLevels + 2);
     const auto is_measured = [&](int column) {
       return std::any_of(rows.begin(), rows.end(), [&](const FitRow& row) { return row.parts[column] > 0; });
     };
-    for (int kind = 0; kind < 2; ++kind) {
+    for (const LayerKind kind : kKindsOfStacks) {
+      const int first = static_cast<int>(kind) * kRecomputeLevels;
       for (int level = 0; level < kRecomputeLevels; ++level) {
         // A level that no pass had changes as that without recomputation did.
-        const int column =
-            kind * kRecomputeLevels + (is_measured(kind * kRecomputeLevels + level) ? level : 0);
+        const int column = first + (is_measured(first + level) ? level : 0);
         factors_.backward_ratio[kind][level] = fitted[column];
       }
     }
-    factors_.backward_ratio[kHead].fill(fitted[2 * kRecomputeLevels]);
+    factors_.backward_ratio[kHead].fill(fitted[kStackKinds * kRecomputeLevels]);
   }
 
   // Relative to what the factors above make of it. The whole backward pass stays what it is.
@@ -125,11 +124,10 @@ class CostFit {
       LayerCosts base;
       costs_.layer_model().Layers(pass.sums, &base);
       const Stage& stage = costs_.stage(pass.stage);
-      const int counts[2] = {stage.encoder_layers, stage.decoder_layers};
-      for (int kind = 0; kind < 2; ++kind) {
-        if (counts[kind] == 0 || base.forward[kind] <= 0) continue;
+      for (const LayerKind kind : kKindsOfStacks) {
+        if (stage.count(kind) == 0 || base.forward[kind] <= 0) continue;
         const double fitted =
-            counts[kind] * layers[kind] / base.forward[kind] * factors_.backward_ratio[kind][kKeepAll];
+            stage.count(kind) * layers[kind] / base.forward[kind] * factors_.backward_ratio[kind][kKeepAll];
         foreseen += fitted * base.weight[kind];
         whole += fitted * base.backward[kind][kKeepAll];
       }

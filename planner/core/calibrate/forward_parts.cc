@@ -36,15 +36,10 @@ bool IsZero(const LayerTime& time) {
          time.packed_row_ns == 0;
 }
 
-int CountOf(const Stage& stage, LayerKind kind) {
-  if (kind == kHead) return stage.last ? 1 : 0;
-  return kind == kEncoder ? stage.encoder_layers : stage.decoder_layers;
-}
-
 }  // namespace
 
 ForwardParts::ForwardParts(const CostModel& costs) : costs_(costs) {
-  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+  for (const LayerKind kind : kAllKinds) {
     const LayerProfile& layer = costs.profile().layers[kind];
     if (!layer.present) continue;
     if (HasTables(layer) || !layer.has_closed_form) {
@@ -83,7 +78,7 @@ std::vector<double> ForwardParts::Of(int stage, const TokenSums& sums) const {
     const LayerKind kind = parts_[i].kind;
     LayerCosts of_term = whole;
     if (terms_[i] != nullptr) terms_[i]->model->Layers(sums, &of_term);
-    values.push_back(CountOf(layers, kind) * of_term.forward[kind]);
+    values.push_back(layers.count(kind) * of_term.forward[kind]);
   }
   values.push_back((layers.embeds_source ? whole.source_embedding : 0) +
                    (layers.embeds_target ? whole.target_embedding : 0));

@@ -43,6 +43,13 @@ class FullestRows {
   double fullest_ = 0;
 };
 
+// Whether a stage there has a layer with experts.
+bool HasExperts(const PipelineShape& shape, int position) {
+  for (size_t stage = 0; stage < shape.stages.size(); ++stage)
+    if (shape.position_of_stage[stage] == position && shape.stages[stage].count(kDecoder) > 0) return true;
+  return false;
+}
+
 }  // namespace
 
 std::optional<ExpertLoad> MeasuredExpertLoad(const Topology& topology,
@@ -54,6 +61,7 @@ std::optional<ExpertLoad> MeasuredExpertLoad(const Topology& topology,
     if (static_cast<int>(iteration.reports.size()) != topology.ranks()) return std::nullopt;
     for (int replica = 0; replica < topology.replicas(); ++replica) {
       for (int position = 0; position < topology.shape().positions; ++position) {
+        if (!HasExperts(topology.shape(), position)) continue;
         for (int first = 0; first < group.ranks(); first += group.expert) {
           std::vector<const v1::ReportIterationRequest*> reports;
           for (int place = first; place < first + group.expert; ++place)

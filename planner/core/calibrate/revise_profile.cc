@@ -9,6 +9,7 @@ namespace {
 
 LayerKind KindOfLayer(const std::string& name, Architecture architecture) {
   if (name == "head") return kHead;
+  if (name == "dense") return kDense;
   return architecture == Architecture::kT5 && name == "encoder" ? kEncoder : kDecoder;
 }
 

@@ -10,6 +10,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/model_experts.h"
 #include "planner/core/contract/model_heads.h"
 #include "planner/core/contract/wrong_in_job.h"
 
@@ -20,12 +21,17 @@ namespace {
 bool Divides(uint32_t tensor, const v1::ModelSpec& model) {
   const uint32_t shared = KeyValueHeads(model);
   return model.heads() % tensor == 0 && model.ffn() % tensor == 0 &&
-         model.shared_expert_ffn() % tensor == 0 && (shared % tensor == 0 || tensor % shared == 0);
+         model.shared_expert_ffn() % tensor == 0 && DenseWidth(model) % tensor == 0 &&
+         (shared % tensor == 0 || tensor % shared == 0);
 }
 
-std::string SharedWidth(const v1::ModelSpec& model) {
-  if (model.shared_expert_ffn() == 0) return "";
-  return absl::StrCat(", of the shared expert ", model.shared_expert_ffn());
+// ", of the shared expert 64, of layers without experts 512"; nothing where the model has neither.
+std::string OtherWidths(const v1::ModelSpec& model) {
+  std::string widths;
+  if (model.shared_expert_ffn() > 0)
+    absl::StrAppend(&widths, ", of the shared expert ", model.shared_expert_ffn());
+  if (model.dense_ffn() > 0) absl::StrAppend(&widths, ", of layers without experts ", model.dense_ffn());
+  return widths;
 }
 
 absl::Status CheckTensor(uint32_t tensor, const v1::ModelSpec& model) {
@@ -38,7 +44,7 @@ absl::Status CheckTensor(uint32_t tensor, const v1::ModelSpec& model) {
   return Wrong(
       "job.mesh.tensor",
       absl::StrCat(tensor, " tensor ranks cannot divide ", model.heads(), " heads, ", KeyValueHeads(model),
-                   " key-value heads and a feed-forward width of ", model.ffn(), SharedWidth(model), "; use ",
+                   " key-value heads and a feed-forward width of ", model.ffn(), OtherWidths(model), "; use ",
                    below, above <= most ? absl::StrCat(" or ", above) : ""));
 }
 

@@ -103,19 +103,28 @@ absl::Status CheckCaps(const v1::ModelSpec& model) {
   return absl::OkStatus();
 }
 
-absl::Status CheckWindowlessLayers(const v1::ModelSpec& model) {
-  const auto wrong = [](const std::string& why) { return Wrong("job.model.windowless_layers", why); };
-  if (model.windowless_layers_size() == 0) return absl::OkStatus();
-  if (model.attention_window() == 0) return wrong("without an attention_window; leave them");
-  if (model.windowless_interval() > 0) return wrong("not together with windowless_interval; set one of them");
+// Some of a model's layers.
+absl::Status CheckListedLayers(const std::string& field,
+                               const google::protobuf::RepeatedField<uint32_t>& layers,
+                               const v1::ModelSpec& model) {
   uint32_t before = 0;
-  for (const uint32_t layer : model.windowless_layers()) {
-    if (layer <= before) return wrong(absl::StrCat(layer, " behind ", before, "; count from 1, and ascend"));
+  for (const uint32_t layer : layers) {
+    if (layer <= before)
+      return Wrong(field, absl::StrCat(layer, " behind ", before, "; count from 1, and ascend"));
     if (layer > model.layers())
-      return wrong(absl::StrCat(layer, "; the model has ", model.layers(), " layers"));
+      return Wrong(field, absl::StrCat(layer, "; the model has ", model.layers(), " layers"));
     before = layer;
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckWindowlessLayers(const v1::ModelSpec& model) {
+  constexpr char kField[] = "job.model.windowless_layers";
+  if (model.windowless_layers_size() == 0) return absl::OkStatus();
+  if (model.attention_window() == 0) return Wrong(kField, "without an attention_window; leave them");
+  if (model.windowless_interval() > 0)
+    return Wrong(kField, "not together with windowless_interval; set one of them");
+  return CheckListedLayers(kField, model.windowless_layers(), model);
 }
 
 absl::Status CheckWindow(const v1::ModelSpec& model) {
@@ -178,6 +187,9 @@ absl::Status CheckNoExperts(const v1::ModelSpec& model) {
   if (model.router_z_loss() != 0) return Wrong("job.model.router_z_loss", "without experts; leave 0");
   if (model.expert_capacity_factor() != 0)
     return Wrong("job.model.expert_capacity_factor", "without experts; leave 0");
+  if (model.dense_layers_size() > 0)
+    return Wrong("job.model.dense_layers", "without experts all layers are dense; leave them");
+  if (model.dense_ffn() > 0) return Wrong("job.model.dense_ffn", "without experts it is ffn; leave 0");
   return absl::OkStatus();
 }
 
@@ -197,6 +209,17 @@ absl::Status CheckBesideExperts(const v1::ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDenseLayers(const v1::ModelSpec& model) {
+  constexpr char kField[] = "job.model.dense_layers";
+  if (model.dense_layers_size() == 0) {
+    if (model.dense_ffn() > 0) return Wrong("job.model.dense_ffn", "without dense_layers; leave 0");
+    return absl::OkStatus();
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckListedLayers(kField, model.dense_layers(), model));
+  if (static_cast<uint32_t>(model.dense_layers_size()) < model.layers()) return absl::OkStatus();
+  return Wrong(kField, "are all layers; leave one with experts, or leave experts 0");
+}
+
 absl::Status CheckExperts(const v1::ModelSpec& model) {
   const uint32_t experts = model.experts();
   if (experts == 0) return CheckNoExperts(model);
@@ -206,6 +229,7 @@ absl::Status CheckExperts(const v1::ModelSpec& model) {
                  absl::StrCat(model.experts_per_token(), "; use 1 to the experts, ", experts));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckBesideExperts(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckDenseLayers(model));
   if (model.feed_forward_biases() == v1::BIASES_NONE) return absl::OkStatus();
   return Wrong("job.model.feed_forward_biases", "experts have none; use NONE");
 }

@@ -16,6 +16,7 @@
 #include "planner/core/contract/check_model.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/model_experts.h"
 #include "planner/core/contract/model_heads.h"
 #include "planner/core/contract/model_windows.h"
 #include "planner/core/contract/total_layers.h"
@@ -48,32 +49,6 @@ absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
     default:
       return Wrong("job.model.dtype", "is not set; use float64, float32 or bfloat16");
   }
-}
-
-int64_t MatricesOfExpert(const v1::ModelSpec& model) { return IsGated(model) ? 3 : 2; }
-
-// Of all experts of a layer.
-int64_t ExpertParameterBytes(const v1::ModelSpec& model, int64_t bytes_per_element) {
-  return int64_t{model.experts()} * MatricesOfExpert(model) * model.hidden() * model.ffn() *
-         bytes_per_element;
-}
-
-// Of the multiplications that the gradients of a layer's weights take, those of experts (execution.md,
-// section 7).
-double ExpertProductShare(const v1::ModelSpec& model) {
-  if (model.experts() == 0) return 0;
-  const int64_t of_experts = int64_t{model.experts_per_token()} * MatricesOfExpert(model) * model.ffn();
-  const int64_t inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
-  const int64_t shared = MatricesOfExpert(model) * model.shared_expert_ffn();
-  const int64_t of_others = 2 * inner + 2 * int64_t{KeyValueHeads(model)} * HeadWidth(model) +
-                            model.experts() + shared + (model.gated_shared_expert() ? 1 : 0);
-  return static_cast<double>(of_experts) / static_cast<double>(of_experts + of_others);
-}
-
-// Of the rows of one token: what goes into an expert, and what each of its matrices makes or reads inside.
-int64_t ExpertKeptBytes(const v1::ModelSpec& model, int64_t bytes_per_element) {
-  return int64_t{model.experts_per_token()} * (model.hidden() + MatricesOfExpert(model) * model.ffn()) *
-         bytes_per_element;
 }
 
 // Gradients of T5's [buckets, heads] in the type that they are summed in.
@@ -202,7 +177,7 @@ absl::StatusOr<std::vector<int32_t>> RankOfStage(const v1::JobSpec& job, size_t 
 absl::StatusOr<Topology> TopologyFromProto(const v1::JobSpec& job) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, LayersPerStage(job));
   PipelineShape shape;
-  shape.stages = MakeStages(layers, job.model().encoder_layers());
+  shape.stages = MakeStages(layers, LayerOrderOf(job.model()));
   shape.positions = static_cast<int32_t>(job.mesh().pipeline());
   shape.group = GroupOf(job);
   PENSTOCK_ASSIGN_OR_RETURN(shape.position_of_stage, RankOfStage(job, shape.stages.size()));
@@ -356,17 +331,14 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec, const World& world) {
   job.shared_table_bytes = SharedTableBytes(spec.model());
   job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
   PENSTOCK_RETURN_IF_ERROR(ReadAdapters(spec, &job));
-  job.experts_per_token = spec.model().experts_per_token();
-  job.expert_parameter_bytes = ExpertParameterBytes(spec.model(), job.bytes_per_element);
-  job.expert_products = int64_t{spec.model().experts()} * MatricesOfExpert(spec.model());
-  job.expert_product_share = ExpertProductShare(spec.model());
-  job.expert_kept_bytes = ExpertKeptBytes(spec.model(), job.bytes_per_element);
+  ReadExperts(spec.model(), &job);
   const int64_t profiled = spec.profile().bytes_per_element();
   if (profiled != 0 && profiled != job.bytes_per_element) {
     return Wrong("job.profile.bytes_per_element",
                  absl::StrCat(profiled, "; job.model.dtype has ", job.bytes_per_element,
                               ": profile the model in the number format that it trains in"));
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckProfiledLayers(spec));
   PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(spec));
   for (const v1::SlowRank& slow : spec.profile().slow_ranks()) {
     if (slow.rank() >= static_cast<uint32_t>(job.topology.ranks())) {

@@ -42,6 +42,7 @@ absl::Status CheckModelLimits(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.experts", model.experts(), kMostExperts));
   PENSTOCK_RETURN_IF_ERROR(
       CheckAtMost("job.model.shared_expert_ffn", model.shared_expert_ffn(), kMostFeedForwardWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.dense_ffn", model.dense_ffn(), kMostFeedForwardWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.vocab", model.vocab(), kMostVocab));
   PENSTOCK_RETURN_IF_ERROR(
       CheckAtMost("job.model.max_sequence_length", model.max_sequence_length(), kMostSequenceLength));

@@ -134,6 +134,7 @@ Cluster ClusterFromProto(const v1::Cluster& cluster) {
 // Which layer a name stands for; nothing for a name that the architecture does not have.
 std::optional<LayerKind> KindOf(const std::string& name, Architecture architecture) {
   if (name == "head") return kHead;
+  if (architecture == Architecture::kGpt && name == "dense") return kDense;
   if (architecture == Architecture::kGpt) return name == "layer" ? std::optional(kDecoder) : std::nullopt;
   if (name == "encoder") return kEncoder;
   return name == "decoder" ? std::optional(kDecoder) : std::nullopt;

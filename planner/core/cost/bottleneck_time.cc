@@ -21,26 +21,24 @@ RecomputeLevel LevelOf(RecomputeMode mode) {
 }  // namespace
 
 bool BottleneckTime::Covers(const RankCounts& a, const RankCounts& b) {
-  return a.layers[0] >= b.layers[0] && a.layers[1] >= b.layers[1] &&
-         a.source_embeddings >= b.source_embeddings && a.target_embeddings >= b.target_embeddings &&
-         a.heads >= b.heads;
+  for (const LayerKind kind : kAllKinds)
+    if (a.layers[kind] < b.layers[kind]) return false;
+  return a.source_embeddings >= b.source_embeddings && a.target_embeddings >= b.target_embeddings;
 }
 
 BottleneckTime::BottleneckTime(const CostModel& costs, RecomputeMode mode)
     : costs_(&costs), level_(LevelOf(mode)) {
-  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+  for (const LayerKind kind : kAllKinds) {
     if (costs.profile().layers[kind].present) kinds_.push_back(kind);
   }
   std::vector<RankCounts> ranks(costs.positions());
   for (int index = 0; index < costs.stages(); ++index) {
     const Stage& stage = costs.stage(index);
     RankCounts& rank = ranks[costs.position_of(index)];
-    rank.layers[kEncoder] += stage.encoder_layers;
-    rank.layers[kDecoder] += stage.decoder_layers;
+    for (const LayerKind kind : kAllKinds) rank.layers[kind] += stage.count(kind);
     rank.source_embeddings += stage.embeds_source ? 1 : 0;
     embeds_source_ = embeds_source_ || stage.embeds_source;
     rank.target_embeddings += stage.embeds_target ? 1 : 0;
-    rank.heads += stage.last ? 1 : 0;
   }
   for (const RankCounts& rank : ranks) {
     const auto covers = [&](const RankCounts& other) { return Covers(other, rank); };

@@ -30,10 +30,10 @@ class BottleneckTime {
     const double target_embedding = 2 * costs_->TargetEmbeddingNs(sums);
     double longest = 0;
     for (const RankCounts& rank : ranks_) {
-      const double time = rank.layers[kEncoder] * passes[kEncoder] +
-                          rank.layers[kDecoder] * passes[kDecoder] + rank.heads * passes[kHead] +
-                          rank.source_embeddings * source_embedding +
-                          rank.target_embeddings * target_embedding;
+      double time = 0;
+      for (const LayerKind kind : kinds_) time += rank.layers[kind] * passes[kind];
+      time += rank.source_embeddings * source_embedding;
+      time += rank.target_embeddings * target_embedding;
       longest = time > longest ? time : longest;
     }
     return longest;
@@ -41,10 +41,10 @@ class BottleneckTime {
 
  private:
   struct RankCounts {
-    std::array<double, 2> layers = {};
+    // The head is one.
+    std::array<double, kLayerKinds> layers = {};
     double source_embeddings = 0;
     double target_embeddings = 0;
-    double heads = 0;
   };
   // Whether `a` has at least as much of everything as `b`.
   static bool Covers(const RankCounts& a, const RankCounts& b);

@@ -84,8 +84,9 @@ void CostModel::ReadWeights() {
 }
 
 double CostModel::OwnBytes(const Stage& stage, double experts) const {
-  double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
-                 stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
+  double bytes = 0;
+  for (const LayerKind kind : kKindsOfStacks)
+    bytes += stage.count(kind) * profile_.layers[kind].parameter_bytes;
   bytes += stage.embeddings() * profile_.embedding_parameter_bytes;
   if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
   const int uses = UsesOf(token_table_, stage);
@@ -95,7 +96,7 @@ double CostModel::OwnBytes(const Stage& stage, double experts) const {
 
 void CostModel::AddStage(const Job& job, const Stage& stage) {
   const double experts =
-      group().divides_experts() ? stage.decoder_layers * static_cast<double>(job.expert_parameter_bytes) : 0;
+      group().divides_experts() ? stage.count(kDecoder) * static_cast<double>(job.expert_parameter_bytes) : 0;
   const double common = OwnBytes(stage, experts);
   common_bytes_.push_back(RoundToInteger(common));
   expert_bytes_.push_back(RoundToInteger(experts / group().expert));
@@ -107,8 +108,8 @@ void CostModel::AddStage(const Job& job, const Stage& stage) {
 }
 
 void CostModel::AddAdaptedStage(const Job& job, const Stage& stage) {
-  const int64_t adapters = stage.encoder_layers * job.adapter_layer_bytes[kEncoder] +
-                           stage.decoder_layers * job.adapter_layer_bytes[kDecoder];
+  const int64_t adapters = stage.count(kEncoder) * job.adapter_layer_bytes[kEncoder] +
+                           stage.count(kDecoder) * job.adapter_layer_bytes[kDecoder];
   common_bytes_.push_back(adapters);
   expert_bytes_.push_back(0);
   static_bytes_.push_back(
@@ -128,8 +129,9 @@ double CostModel::StateBytes(int copies) const {
 }
 
 bool CostModel::has_selective() const {
-  return profile_.layers[kDecoder].has_selective &&
-         (!profile_.layers[kEncoder].present || profile_.layers[kEncoder].has_selective);
+  return std::all_of(kKindsOfStacks.begin(), kKindsOfStacks.end(), [&](LayerKind kind) {
+    return !profile_.layers[kind].present || profile_.layers[kind].has_selective;
+  });
 }
 
 bool CostModel::Layers(const Share& share, LayerCosts* costs) const {
@@ -147,38 +149,45 @@ PartCosts CostModel::CostsOfPart(const LayerCosts& costs) const {
   const auto floor = [](double ns) { return static_cast<int64_t>(std::floor(ns)); };
   const LayerProducts products = ProductsOf(costs.weight[kDecoder]);
   PartCosts part;
-  part.forward_ns = floor(costs.forward[kDecoder]);
   part.experts_ns = floor(products.experts_ns);
-  part.weights_ns = floor(products.ns);
   part.rows_ns = costs.exchange.rows.ns;
   part.row_gradients_ns = costs.exchange.row_gradients.ns;
-  const bool divided = group().feeds_own_tokens();
-  const int64_t half_ns = costs.exchange.target.ns;
-  part.tensor_forward_ns = ForwardHalves(kDecoder, /*crosses=*/false, divided).target * half_ns;
-  part.tensor_backward_ns = BackwardHalves(kDecoder, /*crosses=*/false, divided, kKeepAll).target * half_ns;
   part.context_forward_ns = costs.exchange.exposed_forward_ns;
   part.context_backward_ns = costs.exchange.exposed_backward_ns;
-  for (int level = 0; level < kRecomputeLevels; ++level)
-    part.backward_ns[level] = floor(costs.backward[kDecoder][level]);
+  const bool divided = group().feeds_own_tokens();
+  const int64_t half_ns = costs.exchange.target.ns;
+  for (const LayerKind kind : {kDecoder, kDense}) {
+    PartCosts::Layer& layer = kind == kDense ? part.dense : part.with_experts;
+    layer.forward_ns = floor(costs.forward[kind]);
+    layer.weights_ns = floor(costs.weight[kind]);
+    layer.tensor_forward_ns = ForwardHalves(kind, /*crosses=*/false, divided).target * half_ns;
+    layer.tensor_backward_ns = BackwardHalves(kind, /*crosses=*/false, divided, kKeepAll).target * half_ns;
+    for (int level = 0; level < kRecomputeLevels; ++level)
+      layer.backward_ns[level] = floor(costs.backward[kind][level]);
+  }
   return part;
 }
 
 bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, LayerCosts* costs) const {
   if (parts.empty()) return Layers(share, costs);
   if (!layer_model_.Layers(share.sums, costs)) return false;
-  costs->forward[kDecoder] = 0;
-  costs->backward[kDecoder] = {};
-  costs->weight[kDecoder] = 0;
+  for (const LayerKind kind : {kDecoder, kDense}) {
+    costs->forward[kind] = 0;
+    costs->backward[kind] = {};
+    costs->weight[kind] = 0;
+  }
   costs->exchange = {};
   costs->exchange.overlap = profile_.cluster.exchange_overlap;
   for (const Share& part : parts) {
     LayerCosts of_part;
     if (!layer_model_.Layers(part.sums, &of_part)) return false;
     of_part.exchange = exchange_model_.Costs(part, layer_model_);
-    costs->forward[kDecoder] += of_part.forward[kDecoder];
-    for (int level = 0; level < kRecomputeLevels; ++level)
-      costs->backward[kDecoder][level] += of_part.backward[kDecoder][level];
-    costs->weight[kDecoder] += of_part.weight[kDecoder];
+    for (const LayerKind kind : {kDecoder, kDense}) {
+      costs->forward[kind] += of_part.forward[kind];
+      for (int level = 0; level < kRecomputeLevels; ++level)
+        costs->backward[kind][level] += of_part.backward[kind][level];
+      costs->weight[kind] += of_part.weight[kind];
+    }
     AddPart(of_part.exchange, &costs->exchange);
     costs->exchange.parts.push_back(CostsOfPart(of_part));
   }
@@ -186,7 +195,7 @@ bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, LayerC
 }
 
 int64_t CostModel::BesideNs(int stage, const LayerCosts& costs) const {
-  const int64_t layers = this->stage(stage).decoder_layers;
+  const int64_t layers = this->stage(stage).count(kDecoder);
   int64_t of_parts = 0;
   for (const PartCosts& part : costs.exchange.parts) of_parts += part.experts_ns;
   return costs.exchange.beside.TakenNs(layers) + layers * of_parts;
@@ -226,8 +235,8 @@ double CostModel::EmbeddingNs(const Stage& stage, const LayerCosts& costs) const
 
 int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
   const Stage& layers = this->stage(stage);
-  double time =
-      layers.encoder_layers * costs.forward[kEncoder] + layers.decoder_layers * costs.forward[kDecoder];
+  double time = 0;
+  for (const LayerKind kind : kKindsOfStacks) time += layers.count(kind) * costs.forward[kind];
   time += EmbeddingNs(layers, costs);
   if (layers.last) time += costs.forward[kHead];
   if (!exchange_model_.any()) return RoundToInteger(time);
@@ -238,7 +247,7 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
   const Stage& layers = this->stage(stage);
   const LevelCounts levels = CountLevels(layers, recompute);
   double time = 0;
-  for (int kind = 0; kind < 2; ++kind) {
+  for (const LayerKind kind : kKindsOfStacks) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       time += levels.counts[kind][level] * costs.backward[kind][level];
     }
@@ -257,7 +266,7 @@ double CostModel::ExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSu
   const HalfCounts backward = BackwardHalves(kind, crosses, group().feeds_own_tokens(), level);
   return token_ns * (static_cast<double>(forward.source + backward.source) * sums.source +
                      static_cast<double>(forward.target + backward.target) * sums.target) +
-         RowsTokenNs() * sums.target;
+         (kind == kDecoder ? RowsTokenNs() * sums.target : 0);
 }
 
 PassExchange CostModel::ForwardExchange(int stage, const LayerCosts& costs) const {
@@ -273,11 +282,8 @@ PassExchange CostModel::BackwardExchange(int stage, const LayerCosts& costs,
 
 int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
   const Stage& layers = this->stage(stage);
-  const int counts[2] = {layers.encoder_layers, layers.decoder_layers};
   double time = 0;
-  for (int kind = 0; kind < 2; ++kind) {
-    time += counts[kind] * costs.weight[kind];
-  }
+  for (const LayerKind kind : kKindsOfStacks) time += layers.count(kind) * costs.weight[kind];
   if (!exchange_model_.any()) return RoundToInteger(time);
   return RoundToInteger(time) - BesideNs(stage, costs);
 }
@@ -347,7 +353,7 @@ int64_t CostModel::RingNs(int64_t bytes, const std::vector<int32_t>& ranks) cons
 
 int64_t CostModel::HalfOfAllReduceNs(int stage, int tensor) const {
   const int64_t common = RingNs(common_bytes_[stage], topology_.GradientGroup(stage, tensor));
-  if (!group().divides_experts()) return common;
+  if (!group().divides_experts() || this->stage(stage).count(kDecoder) == 0) return common;
   int64_t experts = 0;
   for (int expert = tensor; expert < group().expert; expert += group().tensor)
     experts = std::max(experts, RingNs(expert_bytes_[stage], topology_.ExpertGradientGroup(stage, expert)));

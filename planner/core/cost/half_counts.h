@@ -5,8 +5,8 @@
 // Transformer models", section 4.2); T5's decoder layers have three, and gather the encoder's output too.
 // Backward each part has both again, and gathers its input once more for the gradients of its weights; a
 // layer that is run again makes those of its forward pass, too. Where ranks divide the experts, each has its
-// own tokens' feed-forward part, which then gathers and sums nothing, unless
-// there is one for all tokens beside them (GroupShape::feeds_own_tokens).
+// own tokens' experts, which then gather and sum nothing, unless there is one for all tokens beside them
+// (GroupShape::feeds_own_tokens).
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,21 @@ struct HalfCounts {
   int64_t target = 0;
 };
 
-// `kind`: kEncoder or kDecoder. `crosses`: its decoder layers see an encoder's output.
 // The head, of target tokens and in its forward pass, where its gradients are made too
 // (worker/model/loss_head.h).
 inline constexpr int64_t kHeadHalves = 2;
 
+// `kind`: of a layer. `crosses`: its decoder layers see an encoder's output.
 inline HalfCounts ForwardHalves(int kind, bool crosses, bool feeds_own_tokens) {
   if (kind == kEncoder) return {4, 0};
-  if (feeds_own_tokens) return {0, 2};
+  if (feeds_own_tokens && kind == kDecoder) return {0, 2};
   return crosses ? HalfCounts{1, 6} : HalfCounts{0, 4};
 }
 
 inline HalfCounts BackwardHalves(int kind, bool crosses, bool feeds_own_tokens, RecomputeLevel level) {
   HalfCounts halves{6, 0};
   if (kind == kDecoder) halves = crosses ? HalfCounts{2, 9} : HalfCounts{0, feeds_own_tokens ? 3 : 6};
+  if (kind == kDense) halves = {0, 6};
   if (level != kKeepInput) return halves;
   const HalfCounts again = ForwardHalves(kind, crosses, feeds_own_tokens);
   return {halves.source + again.source, halves.target + again.target};

@@ -9,7 +9,9 @@
 namespace penstock::core {
 
 LayerModel::LayerModel(const Profile& profile, const GroupShape& group) : profile_(profile) {
-  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+  form_divisor_.fill(1);
+  table_divisor_.fill(1);
+  for (const LayerKind kind : kAllKinds) {
     const LayerProfile& layer = profile.layers[kind];
     form_[kind] = layer.forward;
     const TensorCost* const cost = layer.AtDegree(group.tensor, group.expert);
@@ -91,7 +93,7 @@ void LayerModel::RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts
 }
 
 bool LayerModel::Layers(const TokenSums& sums, LayerCosts* costs) const {
-  for (LayerKind kind : {kEncoder, kDecoder, kHead}) {
+  for (const LayerKind kind : kAllKinds) {
     if (profile_.layers[kind].present && !LayerOfKind(kind, sums, costs)) return false;
   }
   costs->source_embedding = SourceEmbeddingNs(sums);

@@ -34,7 +34,7 @@ class LayerModel {
     return profile_.embedding_forward(TargetSide(sums));
   }
   // What attention to its own kind of tokens takes of a decoder layer's forward pass for so many squared
-  // tokens among `tokens`.
+  // tokens among `tokens`; of a layer of any kind of a GPT.
   double AttentionNs(double squares, double tokens) const;
   double backward_ratio(LayerKind kind, RecomputeLevel level) const {
     return profile_.layers[kind].backward_ratio[level];
@@ -72,8 +72,8 @@ class LayerModel {
 
   const Profile& profile_;
   std::array<LayerTime, kLayerKinds> form_;
-  std::array<double, kLayerKinds> form_divisor_ = {1, 1, 1};
-  std::array<double, kLayerKinds> table_divisor_ = {1, 1, 1};
+  std::array<double, kLayerKinds> form_divisor_;
+  std::array<double, kLayerKinds> table_divisor_;
 };
 
 }  // namespace penstock::core

@@ -26,7 +26,8 @@ int64_t GatheredOperands(const Stage& stage, bool feeds_own_tokens, int tensors,
   const auto others = [tensors](int64_t tokens) { return tokens - tokens / tensors; };
   const int64_t target = others(static_cast<int64_t>(sums.target));
   const int64_t of_decoder = stage.crosses ? 6 * target + source : (feeds_own_tokens ? 2 : 4) * target;
-  return stage.encoder_layers * 4 * others(source) + stage.decoder_layers * of_decoder;
+  return stage.count(kEncoder) * 4 * others(source) + stage.count(kDecoder) * of_decoder +
+         stage.count(kDense) * 4 * target;
 }
 
 // Of the layers of a rank that has one part in so many of each, and of a target token so many bytes more.
@@ -47,15 +48,14 @@ MemoryModel::MemoryModel(const Profile& profile, const Job& job, const Topology&
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element) {
   for (const Stage& stage : topology.shape().stages) {
-    has_kind_[kEncoder] = has_kind_[kEncoder] || stage.encoder_layers > 0;
-    has_kind_[kDecoder] = has_kind_[kDecoder] || stage.decoder_layers > 0;
+    for (const LayerKind kind : kKindsOfStacks) has_kind_[kind] = has_kind_[kind] || stage.count(kind) > 0;
   }
 }
 
 ShareMemory::Layer MemoryModel::OfLayer(LayerKind kind, const TokenSums& sums, int64_t rows) const {
   const LayerProfile& profile = profile_.layers[kind];
   const int tensors = group().tensor;
-  const double repeated = kind == kDecoder ? repeated_token_bytes_ : 0;
+  const double repeated = kind == kEncoder ? 0 : repeated_token_bytes_;
   ShareMemory::Layer layer;
   for (int level = 0; level < kRecomputeLevels; ++level)
     layer.stored[level] = PartOf(profile.stored[level], sums, tensors, level == kKeepInput ? 0 : repeated);
@@ -81,8 +81,8 @@ ShareMemory MemoryModel::OfShare(const Share& share) const {
   const TokenSums& sums = share.sums;
   ShareMemory memory;
   memory.rows = exchange_model_.RowBytes(sums);
-  for (LayerKind kind : {kEncoder, kDecoder})
-    if (has_kind_[kind]) memory.layer[kind] = OfLayer(kind, sums, memory.rows);
+  for (const LayerKind kind : kKindsOfStacks)
+    if (has_kind_[kind]) memory.layer[kind] = OfLayer(kind, sums, kind == kDecoder ? memory.rows : 0);
   const LayerProfile& head = profile_.layers[kHead];
   memory.peak_head = PartOf(head.peak, sums, group().tensor);
   memory.stored_head = PartOf(head.stored[kKeepAll], sums, group().tensor);
@@ -102,11 +102,11 @@ StageMemory MemoryModel::OnStage(int stage, const Share& share, const ShareMemor
   const TokenSums& sums = share.sums;
   const Stage& layers = this->stage(stage);
   StageMemory memory;
-  memory.rows = of_share.rows;
+  memory.rows = layers.count(kDecoder) > 0 ? of_share.rows : 0;
   memory.gathered = of_share.gathered;
   memory.keys_values = of_share.keys_values;
-  for (LayerKind kind : {kEncoder, kDecoder}) {
-    if ((kind == kEncoder ? layers.encoder_layers : layers.decoder_layers) == 0) continue;
+  for (const LayerKind kind : kKindsOfStacks) {
+    if (layers.count(kind) == 0) continue;
     const ShareMemory::Layer& layer = of_share.layer[kind];
     memory.stored_layer[kind] = layer.stored;
     memory.peak_layer[kind] = layer.peak_at;
@@ -154,7 +154,7 @@ int64_t MemoryModel::StoredBytes(int stage, const StageMemory& memory,
                                  const StageRecompute& recompute) const {
   const LevelCounts levels = CountLevels(this->stage(stage), recompute);
   int64_t bytes = memory.stored_head;
-  for (int kind = 0; kind < 2; ++kind) {
+  for (const LayerKind kind : kKindsOfStacks) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
     }
@@ -166,7 +166,7 @@ int64_t MemoryModel::BackwardPeak(int stage, const StageMemory& memory,
                                   const StageRecompute& recompute) const {
   const LevelCounts levels = CountLevels(this->stage(stage), recompute);
   int64_t peak = 0;
-  for (int kind = 0; kind < 2; ++kind) {
+  for (const LayerKind kind : kKindsOfStacks) {
     // Layers that keep more are above those that keep less, and have given it back when these run.
     int64_t given_back = 0;
     for (int level = 0; level < kRecomputeLevels; ++level) {
@@ -181,15 +181,17 @@ int64_t MemoryModel::BackwardPeak(int stage, const StageMemory& memory,
 
 int64_t MemoryModel::InputBackwardPeak(int stage, const StageMemory& memory) const {
   int64_t peak = 0;
-  if (this->stage(stage).encoder_layers > 0) peak = memory.peak_split[kEncoder];
-  if (this->stage(stage).decoder_layers > 0) peak = std::max(peak, memory.peak_split[kDecoder]);
+  for (const LayerKind kind : kKindsOfStacks)
+    if (this->stage(stage).count(kind) > 0) peak = std::max(peak, memory.peak_split[kind]);
   return memory.WithExchanged(peak);
 }
 
 int64_t MemoryModel::PutAsideBytes(int stage, const StageMemory& memory) const {
   const Stage& layers = this->stage(stage);
-  return layers.encoder_layers * memory.stored_layer[kEncoder][kKeepAll] +
-         layers.decoder_layers * memory.stored_layer[kDecoder][kKeepAll] + memory.gathered_operands;
+  int64_t bytes = memory.gathered_operands;
+  for (const LayerKind kind : kKindsOfStacks)
+    bytes += layers.count(kind) * memory.stored_layer[kind][kKeepAll];
+  return bytes;
 }
 
 int64_t MemoryModel::BoundaryElements(bool encoder_alone, const TokenSums& sums, int tensor) const {

@@ -67,7 +67,7 @@ class MemoryModel {
   int64_t hidden_;
   int64_t bytes_per_element_;
   // Kinds that any stage has layers of.
-  std::array<bool, 2> has_kind_ = {};
+  std::array<bool, kStackKinds> has_kind_ = {};
 };
 
 }  // namespace penstock::core

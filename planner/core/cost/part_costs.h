@@ -1,4 +1,4 @@
-// What a part of a micro-batch takes in a layer whose experts ranks divide, and what a rank waits for rows
+// What a part of a micro-batch takes in a layer where ranks divide experts, and what a rank waits for rows
 // while it goes through the parts in turn (execution.md, section 7, "Parts").
 #pragma once
 
@@ -14,18 +14,23 @@ namespace penstock::core {
 
 // Of one layer, whole nanoseconds.
 struct PartCosts {
-  // The whole layer; its experts forward, and backward for their rows and for their weights each; products
-  // for all weights.
-  int64_t forward_ns = 0;
-  std::array<int64_t, kRecomputeLevels> backward_ns = {};
+  struct Layer {
+    int64_t forward_ns = 0;
+    std::array<int64_t, kRecomputeLevels> backward_ns = {};
+    // Of that, products for all weights.
+    int64_t weights_ns = 0;
+    // Gathers and sums over tensor ranks, without those of a layer that runs again.
+    int64_t tensor_forward_ns = 0;
+    int64_t tensor_backward_ns = 0;
+  };
+  Layer with_experts;
+  // All 0 where every layer has experts.
+  Layer dense;
+  // Experts forward, and backward for their rows and for their weights each.
   int64_t experts_ns = 0;
-  int64_t weights_ns = 0;
   // Rows once to experts on other ranks, or back; their gradients.
   int64_t rows_ns = 0;
   int64_t row_gradients_ns = 0;
-  // Gathers and sums over tensor ranks, without those of a layer that runs again.
-  int64_t tensor_forward_ns = 0;
-  int64_t tensor_backward_ns = 0;
   // Keys and values of divided rows that attention does not hide.
   int64_t context_forward_ns = 0;
   std::array<int64_t, kRecomputeLevels> context_backward_ns = {};

@@ -40,17 +40,17 @@ PassExchange ForwardExchange(const Stage& stage, const GroupShape& group, const 
   PassExchange exchange;
   if (group.tensor > 1) {
     const bool divided = group.feeds_own_tokens();
-    AddLayers(stage.encoder_layers, ForwardHalves(kEncoder, stage.crosses, divided), each, &exchange);
-    AddLayers(stage.decoder_layers, ForwardHalves(kDecoder, stage.crosses, divided), each, &exchange);
+    for (const LayerKind kind : kKindsOfStacks)
+      AddLayers(stage.count(kind), ForwardHalves(kind, stage.crosses, divided), each, &exchange);
     AddEmbeddings(stage, each, &exchange);
     if (stage.last) Add(kHeadHalves, each.target, &exchange);
   }
-  const int64_t layers = stage.layers();
-  AddRows(layers * kRowExchanges, each.rows, &exchange);
+  AddRows(stage.count(kDecoder) * kRowExchanges, each.rows, &exchange);
   exchange.expert_exposed_ns = exchange.expert_ns;
   if (!each.parts.empty())
     exchange.expert_exposed_ns =
         Exposed(exchange.expert_ns, ForwardWaitingNs(stage, each.parts), each.overlap);
+  const int64_t layers = stage.layers();
   exchange.context_sent_bytes = layers * each.sent_bytes;
   exchange.context_received_bytes = layers * each.received_bytes;
   exchange.context_ns = layers * each.context_ns;
@@ -62,12 +62,13 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
                               const ExchangeCosts& each) {
   PassExchange exchange;
   const LevelCounts levels = CountLevels(stage, recompute);
-  for (int kind = 0; kind < 2; ++kind) {
+  for (const LayerKind kind : kKindsOfStacks) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       const int64_t layers = levels.counts[kind][level];
       exchange.context_exposed_ns += layers * each.exposed_backward_ns[level];
-      AddRows(layers * kRowExchanges, each.row_gradients, &exchange);
-      if (level == kKeepInput) AddRows(layers * kRowExchanges, each.rows, &exchange);
+      const int64_t exchanges = kind == kDecoder ? layers * kRowExchanges : 0;
+      AddRows(exchanges, each.row_gradients, &exchange);
+      if (level == kKeepInput) AddRows(exchanges, each.rows, &exchange);
       if (group.tensor == 1) continue;
       AddLayers(
           layers,
@@ -80,12 +81,14 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
   const WeightsBeside& beside = each.beside;
   exchange.expert_exposed_ns =
       each.parts.empty()
-          ? exchange.expert_ns - beside.HiddenNs(stage.decoder_layers, levels.counts[kDecoder][kKeepAll],
+          ? exchange.expert_ns - beside.HiddenNs(stage.count(kDecoder), levels.counts[kDecoder][kKeepAll],
                                                  each.row_gradients.ns)
           : Exposed(exchange.expert_ns, BackwardWaitingNs(stage, recompute, each.parts), each.overlap);
-  exchange.products_beside_return = beside.return_products;
-  exchange.products_beside_arrival = beside.arrival_products;
-  exchange.others_beside_arrival = beside.arrival_others;
+  if (stage.count(kDecoder) > 0) {
+    exchange.products_beside_return = beside.return_products;
+    exchange.products_beside_arrival = beside.arrival_products;
+    exchange.others_beside_arrival = beside.arrival_others;
+  }
   // Keys and values come again, and their gradients go back.
   exchange.context_sent_bytes = layers * (each.sent_bytes + each.received_bytes);
   exchange.context_received_bytes = exchange.context_sent_bytes;

@@ -8,6 +8,7 @@
 
 #include "planner/core/model/attention_windows.h"
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/topology/layer_kind.h"
 
 namespace penstock::core {
 
@@ -132,14 +133,11 @@ struct ExpertLoad {
   double fullest = 1;
 };
 
-enum LayerKind : int { kEncoder = 0, kDecoder = 1, kHead = 2, kLayerKinds = 3 };
-
 struct Profile {
   uint64_t version = 0;
   // Of the model that it is of.
   AttentionWindows windows;
   Grid grid;
-  // GPT: kDecoder and kHead. T5: all.
   std::array<LayerProfile, kLayerKinds> layers;
   double embedding_parameter_bytes = 0;
   LayerTime embedding_forward;

@@ -19,8 +19,8 @@ struct ShareMemory {
     // The most of any level.
     int64_t peak = 0;
   };
-  // By kind (encoder, decoder); all 0 of a kind that the model has no layers of.
-  std::array<Layer, 2> layer = {};
+  // By kind; all 0 of a kind that the model has no layers of.
+  std::array<Layer, kStackKinds> layer = {};
   int64_t stored_head = 0;
   int64_t peak_head = 0;
   int64_t head = 0;
@@ -34,17 +34,17 @@ struct ShareMemory {
 
 // Memory of one rank's share of a micro-batch on one stage, bytes.
 struct StageMemory {
-  // Kept by one layer, by kind (encoder, decoder) and level.
-  std::array<std::array<int64_t, kRecomputeLevels>, 2> stored_layer = {};
+  // Kept by one layer, by kind and level.
+  std::array<std::array<int64_t, kRecomputeLevels>, kStackKinds> stored_layer = {};
   // Kept by the head of the last stage: the gradient of what the layers gave.
   int64_t stored_head = 0;
   // Exists while one layer runs backward, or the head: the most of any kind and level, which searches reckon
   // with.
   int64_t peak = 0;
   // The same of a layer, by kind and level: what the level keeps need not be made again.
-  std::array<std::array<int64_t, kRecomputeLevels>, 2> peak_layer = {};
+  std::array<std::array<int64_t, kRecomputeLevels>, kStackKinds> peak_layer = {};
   // Of a layer that puts products for weights aside: what it computed with stays until its end.
-  std::array<int64_t, 2> peak_split = {};
+  std::array<int64_t, kStackKinds> peak_split = {};
   // Of the head alone, and with what it gathers where tensor ranks divide it: it runs in the forward pass of
   // the last stage.
   int64_t peak_head = 0;

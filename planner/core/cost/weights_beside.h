@@ -32,11 +32,13 @@ struct WeightsBeside {
   // How much of an exchange goes on while the rank computes, 0 to 1.
   double overlap = 0;
 
-  // Of a stage of so many layers: the lowest has none below.
-  int64_t TakenNs(int64_t layers) const { return layers * return_ns + (layers - 1) * arrival_ns; }
-  // What a backward pass with these takes less than one after the other does. `kept`: layers that are not
-  // recomputed, the upper ones. What products are made of waits in the place of what they have kept; before a
-  // layer that runs again products are made at once.
+  // Of a stage with experts in so many layers: the lowest of them has none below.
+  int64_t TakenNs(int64_t layers) const {
+    return layers == 0 ? 0 : layers * return_ns + (layers - 1) * arrival_ns;
+  }
+  // What a backward pass with these takes less than one after the other does. `kept`: of these layers those
+  // that are not recomputed, the upper ones. What products are made of waits in the place of what they have
+  // kept; before a layer that runs again products are made at once.
   int64_t HiddenNs(int64_t layers, int64_t kept, int64_t exchange_ns) const;
 };
 

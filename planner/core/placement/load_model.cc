@@ -8,18 +8,14 @@ namespace penstock::core {
 
 LoadModel::LoadModel(const CostModel& costs) {
   const LayerModel& model = costs.layer_model();
-  for (int stage = 0; stage < costs.stages(); ++stage) layers_ += costs.stage(stage).layers();
-  const LayerTime& layer = model.form(kDecoder);
-  backward_ratio_ = model.backward_ratio(kDecoder, kKeepAll);
-  if (const auto& forms = costs.profile().layers[kDecoder].backward_forms; forms.has_value()) {
-    SetFrom(layer, model.form_divisor(kDecoder), *forms, model.table_divisor(kDecoder));
-  } else {
-    const double layer_passes = layers_ * (1 + backward_ratio_) / model.form_divisor(kDecoder);
-    token_ns_ = layer_passes * layer.target_token_ns;
-    square_ns_ = layer_passes * layer.target_square_ns;
-    row_ns_ = layer_passes * layer.packed_row_ns;
-    half_tokens_ = layer.half_efficiency_tokens;
+  double dense = 0;
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    layers_ += costs.stage(stage).layers();
+    dense += costs.stage(stage).count(kDense);
   }
+  AddLayers(costs, kDecoder, layers_ - dense);
+  if (dense > 0) AddLayers(costs, kDense, dense);
+  backward_ratio_ = model.backward_ratio(kDecoder, kKeepAll);
   const LayerTime& head = model.form(kHead);
   loss_ns_ = (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.target_token_ns;
   half_loss_ = head.half_efficiency_tokens;
@@ -27,13 +23,17 @@ LoadModel::LoadModel(const CostModel& costs) {
   const ExchangeModel& exchange = costs.exchange_model();
   if (costs.group().tensor > 1) {
     const bool divided = costs.group().feeds_own_tokens();
-    const double halves = static_cast<double>(ForwardHalves(kDecoder, false, divided).target) +
-                          static_cast<double>(BackwardHalves(kDecoder, false, divided, kKeepAll).target);
-    token_exchange_ns_ = (layers_ * halves + static_cast<double>(kHeadHalves)) * exchange.HalfTokenNs();
+    const auto halves = [&](LayerKind kind) {
+      return static_cast<double>(ForwardHalves(kind, false, divided).target) +
+             static_cast<double>(BackwardHalves(kind, false, divided, kKeepAll).target);
+    };
+    token_exchange_ns_ =
+        ((layers_ - dense) * halves(kDecoder) + dense * halves(kDense) + static_cast<double>(kHeadHalves)) *
+        exchange.HalfTokenNs();
   }
-  token_exchange_ns_ += layers_ * costs.RowsTokenNs();
+  token_exchange_ns_ += (layers_ - dense) * costs.RowsTokenNs();
   if (costs.profile().cluster.attention_hides_exchange) {
-    attention_square_ns_ = layer.target_square_ns / model.form_divisor(kDecoder);
+    attention_square_ns_ = model.form(kDecoder).target_square_ns / model.form_divisor(kDecoder);
   }
   for (const Link link : {Link::kInsideNode, Link::kBetweenNodes}) {
     key_value_ns_[static_cast<size_t>(link)] = exchange.KeyValueTokenNs(link);
@@ -41,19 +41,38 @@ LoadModel::LoadModel(const CostModel& costs) {
   }
 }
 
-void LoadModel::SetFrom(const LayerTime& forward, double forward_divisor, const BackwardForms& backward,
-                        double backward_divisor) {
-  double overhead = 0;
-  const auto add = [&](const LayerTime& form, double divisor) {
-    token_ns_ += layers_ * form.target_token_ns / divisor;
-    square_ns_ += layers_ * form.target_square_ns / divisor;
-    row_ns_ += layers_ * form.packed_row_ns / divisor;
-    overhead += layers_ * form.target_token_ns / divisor * form.half_efficiency_tokens;
-  };
-  add(forward, forward_divisor);
-  add(backward.input, backward_divisor);
-  add(backward.weight, backward_divisor);
-  half_tokens_ = token_ns_ > 0 ? overhead / token_ns_ : 0;
+void LoadModel::AddLayers(const CostModel& costs, LayerKind kind, double layers) {
+  const LayerModel& model = costs.layer_model();
+  LayersTime time;
+  const auto& backward = costs.profile().layers[kind].backward_forms;
+  if (backward.has_value()) {
+    const double divisor = model.table_divisor(kind);
+    time.Add(model.form(kind), layers, model.form_divisor(kind));
+    time.Add(backward->input, layers, divisor);
+    time.Add(backward->weight, layers, divisor);
+    time.half_tokens = time.token_ns > 0 ? time.overhead / time.token_ns : 0;
+  } else {
+    const double passes = layers * (1 + model.backward_ratio(kind, kKeepAll)) / model.form_divisor(kind);
+    time.Add(model.form(kind), passes, 1);
+    time.half_tokens = model.form(kind).half_efficiency_tokens;
+  }
+  // That of all together, where there is some already.
+  const double token_ns = token_ns_ + time.token_ns;
+  if (token_ns_ > 0) {
+    half_tokens_ = (half_tokens_ * token_ns_ + time.half_tokens * time.token_ns) / token_ns;
+  } else {
+    half_tokens_ = time.half_tokens;
+  }
+  token_ns_ = token_ns;
+  square_ns_ += time.square_ns;
+  row_ns_ += time.row_ns;
+}
+
+void LoadModel::LayersTime::Add(const LayerTime& form, double times, double divisor) {
+  token_ns += times * form.target_token_ns / divisor;
+  square_ns += times * form.target_square_ns / divisor;
+  row_ns += times * form.packed_row_ns / divisor;
+  overhead += times * form.target_token_ns / divisor * form.half_efficiency_tokens;
 }
 
 double LoadModel::WorkNs(double length, double loss) const {

@@ -41,9 +41,18 @@ class LoadModel {
   double TimeNs(const Load& load) const;
 
  private:
-  // Of a layer whose backward pass has closed forms of its own; times are divided by the divisors.
-  void SetFrom(const LayerTime& forward, double forward_divisor, const BackwardForms& backward,
-               double backward_divisor);
+  // Of layers of one kind: sums of closed forms, each so many times and divided.
+  struct LayersTime {
+    void Add(const LayerTime& form, double times, double divisor);
+
+    double token_ns = 0;
+    double square_ns = 0;
+    double row_ns = 0;
+    // What `half_efficiency_tokens` add.
+    double overhead = 0;
+    double half_tokens = 0;
+  };
+  void AddLayers(const CostModel& costs, LayerKind kind, double layers);
   double ExchangeNs(const Load& load) const;
 
   double token_ns_ = 0;

@@ -37,7 +37,7 @@ void AddExchange(LayerKind kind, bool crosses, const GroupShape& group, const Ex
     const bool divided = group.feeds_own_tokens();
     AddHalves(ForwardHalves(kind, crosses, divided), share, &layer->forward);
     AddHalves(BackwardHalves(kind, crosses, divided, kKeepAll), share, &layer->backward_forms->input);
-    const double rows = exchange.RowsTokenNs() / group.context;
+    const double rows = kind == kDecoder ? exchange.RowsTokenNs() / group.context : 0;
     layer->forward.target_token_ns += rows / 2;
     layer->backward_forms->input.target_token_ns += rows / 2;
     return;
@@ -51,8 +51,8 @@ void AddExchange(LayerKind kind, bool crosses, const GroupShape& group, const Ex
   const HalfCounts forward = ForwardHalves(kind, crosses, group.feeds_own_tokens());
   const HalfCounts backward = BackwardHalves(kind, crosses, group.feeds_own_tokens(), kKeepAll);
   layer->forward.source_token_ns += share * static_cast<double>(forward.source + backward.source);
-  layer->forward.target_token_ns +=
-      share * static_cast<double>(forward.target + backward.target) + exchange.RowsTokenNs() * each;
+  layer->forward.target_token_ns += share * static_cast<double>(forward.target + backward.target) +
+                                    (kind == kDecoder ? exchange.RowsTokenNs() * each : 0);
 }
 
 // Of one rank of the group.
@@ -90,7 +90,7 @@ Profile ProfileOfGroup(const Profile& profile, const Job& job) {
   const LayerModel model(loaded, group);
   const ExchangeModel exchange(loaded, job, Nodes(job.topology, profile.cluster.gpus_per_node));
   const bool crosses = job.topology.shape().stages.front().crosses;
-  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+  for (const LayerKind kind : kAllKinds) {
     LayerProfile& layer = result.layers[kind];
     if (!layer.present) continue;
     layer.forward = OfWhole(model.form(kind), model.form_divisor(kind), group.context);

@@ -40,9 +40,7 @@ bool MoveLayer(size_t from, size_t to, StageLayout* layout) {
 Job WithStages(const Job& job, const StageLayout& layout) {
   Job changed = job;
   PipelineShape shape = job.topology.shape();
-  uint32_t encoder_layers = 0;
-  for (const Stage& stage : shape.stages) encoder_layers += static_cast<uint32_t>(stage.encoder_layers);
-  shape.stages = MakeStages(layout.layers, encoder_layers);
+  shape.stages = MakeStages(layout.layers, LayerOrderOf(shape.stages));
   shape.position_of_stage = layout.position_of_stage;
   changed.topology = job.topology.WithShape(shape);
   changed.stage_split_auto = false;

@@ -18,7 +18,7 @@ void PartsInTurn::RunLayer(absl::Span<const LayerSteps> of_parts) {
       computed_ += before + step.after;
     }
   }
-  for (size_t p = 0; p < parts_.size(); ++p) parts_[p].owed = of_parts[p].rest;
+  for (size_t p = 0; p < parts_.size(); ++p) parts_[p].owed += of_parts[p].rest;
 }
 
 std::vector<int64_t> PartsInTurn::Offsets() const {
@@ -37,7 +37,11 @@ void PartsInTurn::Skip(int64_t ns) {
 }
 
 void PartsInTurn::Run(int64_t layers, absl::Span<const LayerSteps> of_parts) {
-  if (layers == 0 || of_parts.front().count == 0) return;
+  if (layers == 0) return;
+  if (of_parts.front().count == 0) {
+    for (size_t p = 0; p < parts_.size(); ++p) parts_[p].owed += layers * of_parts[p].rest;
+    return;
+  }
   std::vector<int64_t> offsets = Offsets();
   for (int64_t left = layers; left > 0; --left) {
     const int64_t began = now_;

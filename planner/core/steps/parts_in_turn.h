@@ -42,7 +42,8 @@ class PartsInTurn {
  public:
   explicit PartsInTurn(size_t parts) : parts_(parts) {}
 
-  // One entry for each part; all with as many exchanges.
+  // One entry for each part; all with as many exchanges. Of layers without any, what is computed comes before
+  // the next one.
   void Run(int64_t layers, absl::Span<const LayerSteps> of_parts);
   // What the rank has waited for exchanges when all parts have ended.
   int64_t End();

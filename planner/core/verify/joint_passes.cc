@@ -53,13 +53,29 @@ class Exchange {
     return moved;
   }
 
+  // Of the pass's stage, in a model with experts.
+  uint64_t LayersWithExperts(const v1::Instruction& pass) const {
+    const uint64_t layers = mesh_.layers(pass.stage());
+    return layers - DenseLayers(pass, layers);
+  }
+
  private:
   const v1::StageTopology& StageOf(const v1::Instruction& pass) const {
     return plan_.topology().replicas(index_.ReplicaOf(rank_)).stages(static_cast<int>(pass.stage()));
   }
 
-  // Rows of a part's tokens of a context rank to experts on other ranks and back, in each layer; gradients of
-  // rows have 16 bytes more, and a layer that is run again sends rows once more.
+  // Of the lowest so many layers of the pass's stage, those without experts in a model with experts.
+  uint64_t DenseLayers(const v1::Instruction& pass, uint64_t lowest) const {
+    uint64_t before = 0;
+    for (uint32_t stage = 0; stage < pass.stage(); ++stage) before += mesh_.layers(stage);
+    const auto& dense = plan_.model().dense_layers();
+    return static_cast<uint64_t>(std::count_if(dense.begin(), dense.end(), [&](uint32_t layer) {
+      return layer > before && layer <= before + lowest;
+    }));
+  }
+
+  // Rows of a part's tokens of a context rank to experts on other ranks and back, in each layer that has
+  // experts; gradients of rows have 16 bytes more, and a layer that is run again sends rows once more.
   uint64_t ExpertBytes(const v1::Instruction& pass, bool forward, uint64_t tokens) const {
     const uint64_t expert = mesh_.experts;
     if (expert == 1) return 0;
@@ -68,8 +84,9 @@ class Exchange {
       return 2 * (tokens * plan_.model().experts_per_token() * row_bytes * (expert - 1) /
                   (expert * mesh_.tensors));
     };
-    const uint64_t layers = mesh_.layers(pass.stage());
-    return forward ? layers * each(row) : layers * each(row + 16) + FullLayers(pass) * each(row);
+    const uint64_t layers = LayersWithExperts(pass);
+    const uint64_t full = FullLayers(pass) - DenseLayers(pass, FullLayers(pass));
+    return forward ? layers * each(row) : layers * each(row + 16) + full * each(row);
   }
 
   uint64_t FullLayers(const v1::Instruction& pass) const {
@@ -79,6 +96,9 @@ class Exchange {
         .full_layers();
   }
 
+  // Of a layer without experts: attention and feed-forward.
+  static constexpr uint64_t kDenseParts = 2;
+
   // Of decoder layers, whose feed-forward parts exchange nothing over tensor ranks where ranks divide
   // experts, unless all tokens share one beside them.
   uint64_t Parts() const {
@@ -87,13 +107,14 @@ class Exchange {
   }
 
   Halves ForwardHalves(const v1::Instruction& pass) const {
-    return OfLayers(StageOf(pass).encoder_layers(), StageOf(pass).decoder_layers(), EndsOf(pass));
+    const uint64_t decoders = StageOf(pass).decoder_layers();
+    return OfLayers(StageOf(pass).encoder_layers(), decoders, DenseLayers(pass, decoders), EndsOf(pass));
   }
 
-  // Of layers that run forward, added to `halves`.
-  Halves OfLayers(uint64_t encoders, uint64_t decoders, Halves halves) const {
+  // Of layers that run forward, `dense` among those of the decoder, added to `halves`.
+  Halves OfLayers(uint64_t encoders, uint64_t decoders, uint64_t dense, Halves halves) const {
     halves.source += 4 * encoders + (t5_ ? decoders : 0);
-    halves.target += 2 * Parts() * decoders;
+    halves.target += 2 * (Parts() * (decoders - dense) + kDenseParts * dense);
     return halves;
   }
 
@@ -102,9 +123,10 @@ class Exchange {
     const uint64_t encoders = StageOf(pass).encoder_layers(), decoders = StageOf(pass).decoder_layers();
     const uint64_t full = FullLayers(pass);
     const uint64_t full_encoders = std::min(full, encoders);
-    Halves halves = OfLayers(full_encoders, full - full_encoders, EndsOf(pass));
+    Halves halves = OfLayers(full_encoders, full - full_encoders, DenseLayers(pass, full), EndsOf(pass));
+    const uint64_t dense = DenseLayers(pass, decoders);
     halves.source += 6 * encoders + (t5_ ? 2 * decoders : 0);
-    halves.target += 3 * Parts() * decoders;
+    halves.target += 3 * (Parts() * (decoders - dense) + kDenseParts * dense);
     return halves;
   }
 
@@ -178,13 +200,14 @@ void CheckExchangeTimes(int rank, const v1::Instruction& pass, Report& report) {
 
 // Products of weights are named beside the exchanges of backward passes alone, of experts that the rank has,
 // and not of micro-batches in parts, whose passes make them all.
-void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, Report& report) {
+void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, uint64_t layers_with_experts,
+                 Report& report) {
   const v1::PassExchange& exchange = pass.exchange();
   if (!MakesBeside(exchange)) return;
   const v1::Plan& plan = index.plan();
   const bool backward = pass.op() == v1::OP_BACKWARD || pass.op() == v1::OP_BACKWARD_INPUT;
   const uint64_t ranks = index.MeshOfRank(rank).experts;
-  if (!backward || ranks == 1) {
+  if (!backward || ranks == 1 || layers_with_experts == 0) {
     report.AddAt(kCollectives, rank, pass,
                  "exchange puts products of weights beside an exchange of gradients of rows that it has not");
     return;
@@ -248,7 +271,7 @@ void CheckJointPasses(const PlanIndex& index, Report& report) {
       if (!IsPass(instruction.op())) continue;
       CheckMoved(exchange, rank, instruction, report);
       CheckExchangeTimes(rank, instruction, report);
-      CheckBeside(index, rank, instruction, report);
+      CheckBeside(index, rank, instruction, exchange.LayersWithExperts(instruction), report);
       longest.See(instruction);
     }
   }

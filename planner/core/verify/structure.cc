@@ -124,6 +124,19 @@ void CheckStages(const NamedMesh& named, uint64_t layers, Report& report) {
                                         " stages for a pipeline of ", named.mesh.pipeline()));
 }
 
+void CheckDenseLayers(const v1::ModelSpec& model, Report& report) {
+  if (model.dense_layers().empty()) return;
+  if (model.experts() == 0)
+    report.Add(kStructure, "model.dense_layers is set, which is of models with experts");
+  uint32_t before = 0;
+  for (const uint32_t layer : model.dense_layers()) {
+    if (layer <= before || layer > model.layers())
+      report.Add(kStructure, absl::StrCat("model.dense_layers has ", layer, " behind ", before, ", of ",
+                                          model.layers(), " layers"));
+    before = layer;
+  }
+}
+
 bool CheckLayers(const v1::Plan& plan, Report& report) {
   const v1::ModelSpec& model = plan.model();
   if (model.architecture() != v1::ARCHITECTURE_GPT && model.architecture() != v1::ARCHITECTURE_T5)
@@ -137,6 +150,7 @@ bool CheckLayers(const v1::Plan& plan, Report& report) {
                t5 ? "model.layers is set, which a T5 does not have"
                   : "model.encoder_layers or model.decoder_layers is set, which a GPT does not have");
   if (model.hidden() == 0) report.Add(kStructure, "model.hidden is 0");
+  CheckDenseLayers(model, report);
   for (const NamedMesh& named : MeshesOf(plan)) CheckStages(named, layers, report);
   return report.count(kStructure) == 0;
 }

@@ -22,6 +22,19 @@ v1::JobSpec ExpertsJob() {
   return job;
 }
 
+// Its first stage is a layer without experts, the second one has some in all layers.
+v1::JobSpec SomeExpertsJob() {
+  v1::JobSpec job = ExpertsJob();
+  job.mutable_mesh()->set_pipeline(2);
+  job.mutable_planning()->add_layers_per_stage(1);
+  job.mutable_planning()->add_layers_per_stage(7);
+  job.mutable_model()->add_dense_layers(1);
+  v1::LayerCost dense = job.profile().layers(0);
+  dense.set_name("dense");
+  *job.mutable_profile()->add_layers() = dense;
+  return job;
+}
+
 v1::CostProfile WithExpertLoad(v1::CostProfile profile, uint32_t ranks, double fullest) {
   v1::ExpertLoad* const load = profile.add_expert_loads();
   load->set_ranks(ranks);
@@ -60,6 +73,30 @@ TEST(CalibrateTest, ARouterThatHasBecomeEvenIsSaidToBe) {
   EXPECT_EQ(profile.expert_loads(0).fullest(), 1.5) << "of another number of ranks";
   EXPECT_EQ(profile.expert_loads(1).fullest(), 1);
   EXPECT_LT(ran.WorstError(profile), kRounding);
+}
+
+TEST(CalibrateTest, StagesWithoutExpertsHaveNoRowsToReport) {
+  const v1::JobSpec job = SomeExpertsJob();
+  Ran ran(job, WithExpertLoad(job.profile(), 4, 1.5), 6);
+  ran.ReportExpertRows({{}, {}, {}, {}, {30}, {10}, {20}, {20}});
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  ASSERT_EQ((*fitted)->profile.expert_loads_size(), 1);
+  EXPECT_DOUBLE_EQ((*fitted)->profile.expert_loads(0).fullest(), 1.5);
+}
+
+TEST(CalibrateTest, LayersWithoutExpertsHaveFactorsOfTheirOwn) {
+  const v1::JobSpec job = SomeExpertsJob();
+  CostFactors slower;
+  slower.forward[kDense] = {1.6, 1.6, 1.6};
+  const v1::CostProfile truth = ReviseProfile(job.profile(), Architecture::kGpt, slower);
+  EXPECT_DOUBLE_EQ(truth.layers(2).forward().target_token_ns(),
+                   1.6 * job.profile().layers(2).forward().target_token_ns());
+  EXPECT_EQ(truth.layers(0).forward().target_token_ns(), job.profile().layers(0).forward().target_token_ns());
+  Ran ran(job, truth, 8);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_LT(ran.WorstError((*fitted)->profile), 0.05);
 }
 
 TEST(CalibrateTest, RanksThatReportNoRowsLeaveTheLoadAsItIs) {

@@ -78,6 +78,18 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
        "job.model.router_balance_loss: -0.1; must be finite and at least 0"},
       {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE router_z_loss: inf",
        "job.model.router_z_loss: inf; must be finite and at least 0"},
+      {"dense_layers: 1", "job.model.dense_layers: without experts all layers are dense"},
+      {"dense_ffn: 8", "job.model.dense_ffn: without experts it is ffn"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE dense_ffn: 8",
+       "job.model.dense_ffn: without dense_layers"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE dense_layers: [2, 1]",
+       "job.model.dense_layers: 1 behind 2; count from 1, and ascend"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE dense_layers: 0",
+       "job.model.dense_layers: 0 behind 0"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE layers: 2 dense_layers: 3",
+       "job.model.dense_layers: 3; the model has 2 layers"},
+      {"experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE layers: 2 dense_layers: [1, 2]",
+       "job.model.dense_layers: are all layers"},
       {"query_key_value_clip: -8", "job.model.query_key_value_clip: -8; must be finite and at least 0"},
       {"key_value_heads: 16", "job.model.key_value_heads: 16; must divide heads, 8"},
       {"attention_biases: 9", "job.model.attention_biases: is unknown"},
@@ -133,6 +145,9 @@ TEST(CheckModelTest, ASharedExpertAndLossesOfRoutersStandBesideExperts) {
                     "gated_shared_expert: true router_balance_loss: 0.01 router_z_loss: 0.001 "
                     "expert_capacity_factor: 1.25 "
                     "query_key_value_clip: 8"),
+            "");
+  EXPECT_EQ(Refusal("experts: 4 experts_per_token: 2 feed_forward_biases: BIASES_NONE layers: 4 "
+                    "dense_layers: [1, 3] dense_ffn: 12"),
             "");
 }
 

@@ -5,12 +5,17 @@
 namespace penstock::core {
 namespace {
 
+LayerKind KindOf(const Stage& stage, int layer) {
+  if (layer < stage.encoder_layers) return kEncoder;
+  return std::ranges::count(stage.dense, layer) > 0 ? kDense : kDecoder;
+}
+
 // What layers keep: the first `full` at their input, the next `selective` without attention, the others all;
 // encoder layers first.
 int64_t Stored(const Stage& stage, const StageMemory& memory, const StageRecompute& recompute) {
   int64_t bytes = 0;
   for (int layer = 0; layer < stage.layers(); ++layer) {
-    const auto& stored = memory.stored_layer[layer < stage.encoder_layers ? kEncoder : kDecoder];
+    const auto& stored = memory.stored_layer[KindOf(stage, layer)];
     const bool full = layer < recompute.full;
     const bool selective = !full && layer < recompute.full + recompute.selective;
     bytes += stored[full ? kKeepInput : selective ? kKeepSelective : kKeepAll];

@@ -48,6 +48,7 @@ TEST(JobLimitsTest, EverySizeOfTheModelIsBounded) {
       {"key_value_heads", &v1::ModelSpec::set_key_value_heads},
       {"attention_inner", &v1::ModelSpec::set_attention_inner},
       {"ffn", &v1::ModelSpec::set_ffn},
+      {"dense_ffn", &v1::ModelSpec::set_dense_ffn},
       {"vocab", &v1::ModelSpec::set_vocab},
       {"max_sequence_length", &v1::ModelSpec::set_max_sequence_length},
       {"relative_position_buckets", &v1::ModelSpec::set_relative_position_buckets},

@@ -90,8 +90,9 @@ TEST(LoadedExpertsTest, ExpertsHaveMoreOfTheProductsThatAreMadeBesideRows) {
   const CostModel even = ModelOf(job), uneven = ModelOf(WithLoad(job, 4, 3));
   const PartCosts before = even.CostsOfPart(CostsOfRank(even, 100));
   const PartCosts after = uneven.CostsOfPart(CostsOfRank(uneven, 100));
-  EXPECT_EQ(before.experts_ns, static_cast<int64_t>(before.weights_ns * kShare));
-  EXPECT_EQ(after.experts_ns, static_cast<int64_t>(after.weights_ns * 3 * kShare / (1 + 2 * kShare)));
+  EXPECT_EQ(before.experts_ns, static_cast<int64_t>(before.with_experts.weights_ns * kShare));
+  EXPECT_EQ(after.experts_ns,
+            static_cast<int64_t>(after.with_experts.weights_ns * 3 * kShare / (1 + 2 * kShare)));
 }
 
 TEST(LoadedExpertsTest, LoadsOfOtherNumbersOfRanksChangeNothing) {

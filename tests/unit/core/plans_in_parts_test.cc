@@ -31,6 +31,7 @@ RandomPlanningCase MakeCase(int seed) {
   limits.context = 8;
   limits.tensor = seed % 3 == 0 ? 4 : 1;
   limits.expert_percent = 100;
+  limits.dense_percent = 40;
   limits.uneven_percent = 30;
   limits.samples = 60;
   limits.pipeline = 2;

@@ -151,6 +151,29 @@ void RandomExperts(Random* random, v1::JobSpec* job) {
   }
 }
 
+// Layers without experts in a model with some, which cost more or less than the others.
+void RandomDenseLayers(Random* random, v1::JobSpec* job) {
+  v1::ModelSpec* model = job->mutable_model();
+  if (model->experts() == 0 || model->layers() < 2) return;
+  const uint32_t with_experts = random->Range(1, model->layers());
+  for (uint32_t layer = 1; layer <= model->layers(); ++layer)
+    if (layer != with_experts && random->Chance(50)) model->add_dense_layers(layer);
+  if (model->dense_layers().empty()) return;
+  v1::LayerCost dense = job->profile().layers(0);
+  dense.set_name("dense");
+  const double size = 0.1 * random->Range(2, 20);
+  v1::LayerTime& forward = *dense.mutable_forward();
+  forward.set_target_token_ns(size * forward.target_token_ns());
+  dense.set_parameter_bytes(size * dense.parameter_bytes());
+  for (v1::LayerBytes* bytes :
+       {dense.mutable_stored_none(), dense.mutable_stored_full(), dense.mutable_peak()})
+    bytes->set_target_token_bytes(size * bytes->target_token_bytes());
+  if (dense.has_stored_selective())
+    dense.mutable_stored_selective()->set_target_token_bytes(size *
+                                                             dense.stored_selective().target_token_bytes());
+  *job->mutable_profile()->add_layers() = dense;
+}
+
 // The rank with most rows has up to all of them.
 void RandomExpertLoad(Random* random, v1::JobSpec* job) {
   if (job->mesh().expert() < 2) return;
@@ -399,6 +422,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
     RandomShareWeights(RanksOf(job), &weights, job.mutable_planning());
   Random experts(seed + (uint64_t{4} << 40));
   if (experts.Chance(limits.expert_percent)) RandomExperts(&experts, &job);
+  Random dense(seed + (uint64_t{10} << 40));
+  if (dense.Chance(limits.dense_percent)) RandomDenseLayers(&dense, &job);
   Random loads(seed + (uint64_t{6} << 40));
   if (loads.Chance(limits.uneven_percent)) RandomExpertLoad(&loads, &job);
   Random slow(seed + (uint64_t{3} << 40));

@@ -35,6 +35,8 @@ struct RandomJobLimits {
   uint32_t tensor = 1;
   // Of so many GPTs in a hundred ranks of a stage group divide experts.
   uint32_t expert_percent = 0;
+  // Of so many of these some layers have no experts.
+  uint32_t dense_percent = 0;
   // Of so many of these in a hundred, routers are uneven.
   uint32_t uneven_percent = 0;
   // Of so many jobs in a hundred some ranks are slow, and of so many some links.

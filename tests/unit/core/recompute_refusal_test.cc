@@ -39,6 +39,7 @@ RandomJobLimits RecomputeJobLimits(int seed) {
   limits.shares_percent = 20;
   if (seed % 4 != 0) limits.context = limits.tensor = 4;
   if (seed % 4 == 1) limits.expert_percent = 50;
+  limits.dense_percent = 50;
   if (seed % 2 == 0) limits.samples = 20;
   return limits;
 }

@@ -44,6 +44,7 @@ RandomJobLimits Limits(int seed) {
   limits.context = 4;
   limits.tensor = 4;
   limits.expert_percent = 30;
+  limits.dense_percent = 40;
   limits.uneven_percent = 50;
   limits.replicas = 2;
   limits.slow_percent = 25;

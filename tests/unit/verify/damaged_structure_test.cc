@@ -71,6 +71,13 @@ TEST_F(PlantedDamage, LayersOfAnotherArchitecture) {
   ExpectViolation(0, "model.encoder_layers or model.decoder_layers is set, which a GPT does not have");
 }
 
+TEST_F(PlantedDamage, LayersWithoutExpertsInAModelThatHasNone) {
+  plan().mutable_model()->add_dense_layers(2);
+  plan().mutable_model()->add_dense_layers(1);
+  ExpectViolation(0, "model.dense_layers is set, which is of models with experts");
+  ExpectViolation(0, "model.dense_layers has 1 behind 2, of 8 layers");
+}
+
 TEST_F(PlantedDamageInEncoderDecoder, LayersOfAnotherArchitecture) {
   plan().mutable_model()->set_layers(2);
   ExpectViolation(0, "model.layers is set, which a T5 does not have");
