@@ -100,6 +100,34 @@ bool HasPositions(const ModelConfig& config, int64_t layer) {
   return !IsNth(layer, config.positionless_interval);
 }
 
+bool HasExperts(const ModelConfig& config, int64_t layer) {
+  const std::vector<int64_t>& dense = config.dense_layers;
+  return config.experts > 0 && !std::binary_search(dense.begin(), dense.end(), layer);
+}
+
+int64_t DenseWidth(const ModelConfig& config) { return config.dense_ffn > 0 ? config.dense_ffn : config.ffn; }
+
+ModelConfig WithExpertsEverywhere(const ModelConfig& config) {
+  ModelConfig model = config;
+  model.dense_layers = {};
+  model.dense_ffn = 0;
+  return model;
+}
+
+ModelConfig WithoutExperts(const ModelConfig& config) {
+  ModelConfig model = WithExpertsEverywhere(config);
+  model.ffn = DenseWidth(config);
+  model.experts = 0;
+  model.experts_per_token = 0;
+  model.normalised_experts = false;
+  model.shared_expert_ffn = 0;
+  model.gated_shared_expert = false;
+  model.router_balance_loss = 0;
+  model.router_z_loss = 0;
+  model.expert_capacity_factor = 0;
+  return model;
+}
+
 std::string TokenTableOf(const LayerStack& stack) { return stack.embedding + ".token.weight"; }
 
 }  // namespace penstock::worker

@@ -65,6 +65,17 @@ int64_t KeyValueInner(const ModelConfig& config);
 int64_t WindowOf(const ModelConfig& config, int64_t layer);
 bool HasPositions(const ModelConfig& config, int64_t layer);
 
+// Of the layer with this number: whether it has experts.
+bool HasExperts(const ModelConfig& config, int64_t layer);
+
+// Inner width of the feed-forward part of layers without experts.
+int64_t DenseWidth(const ModelConfig& config);
+
+// Models that are made of one kind of this one's layers alone: of those with experts, if it has such, and of
+// those without.
+ModelConfig WithExpertsEverywhere(const ModelConfig& config);
+ModelConfig WithoutExperts(const ModelConfig& config);
+
 // Name of the token embedding of a stack.
 std::string TokenTableOf(const LayerStack& stack);
 

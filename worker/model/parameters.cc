@@ -182,17 +182,13 @@ class SpecList {
       AddOutwards(prefix + "cross.output");
     }
     AddNormBefore(prefix + "ffn_norm");
-    if (config_.experts > 0) {
+    if (HasExperts(config_, layer)) {
       AddExperts(prefix + "ffn.");
     } else {
-      AddFeedForward(prefix + "ffn.");
+      AddDense(prefix + "ffn.", DenseWidth(config_), architecture_.feed_forward_bias);
     }
     AddNormAfter(prefix + "ffn_output_norm");
     specs_[first].begins_layer = true;
-  }
-
-  void AddFeedForward(const std::string& prefix) {
-    AddDense(prefix, config_.ffn, architecture_.feed_forward_bias);
   }
 
   void AddDense(const std::string& prefix, int64_t ffn, bool bias) {

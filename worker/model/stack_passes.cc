@@ -67,7 +67,9 @@ class StackBackward {
         gradient_(std::move(gradient)),
         source_gradient_(source_gradient),
         products_(products),
-        next_(stack.layers.size()) {}
+        next_(stack.layers.size()) {
+    while (lowest_experts_ < stack.layers.size() && !HasExperts(lowest_experts_)) ++lowest_experts_;
+  }
 
   bool Advance() {
     for (; next_ > 0; --next_) {
@@ -76,9 +78,11 @@ class StackBackward {
         layer_.emplace(stack_.layers[layer], context_, std::move(memory_[layer]), std::move(gradient_),
                        source_gradient_, products_);
       }
+      products_.BeginLayer(HasExperts(layer));
       if (layer_->Advance()) return true;
       gradient_ = layer_->TakeGradient();
       layer_.reset();
+      if (layer == lowest_experts_) products_.EndExperts();
       if (last_) products_.EndLayer(stack_.layer_begins[layer]);
     }
     products_.EndPart();
@@ -88,6 +92,8 @@ class StackBackward {
   at::Tensor Take() { return std::move(gradient_); }
 
  private:
+  bool HasExperts(size_t layer) const { return stack_.layers[layer].feed_forward.experts.has_value(); }
+
   const StackPart& stack_;
   const LayerContext& context_;
   StackMemory memory_;
@@ -97,6 +103,7 @@ class StackBackward {
   WeightProducts& products_;
   // Counts layers down, one further.
   size_t next_;
+  size_t lowest_experts_ = 0;
   std::optional<LayerBackwardSteps> layer_;
 };
 
@@ -126,9 +133,13 @@ at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>
   if (stack.layers.empty()) return hidden;
   memory.resize(parts.size());
   std::vector<at::Tensor> rows = OwnRowsOfParts(RowsOf(parts), std::move(hidden));
+  // The first part is never behind another one.
+  const ParametersNeeded there;
   std::deque<StackForward> passes;
-  for (size_t i = 0; i < parts.size(); ++i)
-    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], back, needed);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], back,
+                        i == 0 ? needed : there);
+  }
   return RunInTurn(passes);
 }
 

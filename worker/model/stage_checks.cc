@@ -62,8 +62,23 @@ absl::Status CheckFamily(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDenseLayers(const ModelConfig& config) {
+  int64_t before = -1;
+  for (const int64_t layer : config.dense_layers) {
+    if (layer <= before || layer >= config.layers)
+      return absl::InvalidArgumentError(absl::StrCat("model.dense_layers: ", layer + 1, " of ", config.layers,
+                                                     " layers, behind ", before + 1));
+    before = layer;
+  }
+  if (static_cast<int64_t>(config.dense_layers.size()) < config.layers) return absl::OkStatus();
+  return absl::InvalidArgumentError("model.dense_layers: are all layers; no layer has experts");
+}
+
 absl::Status CheckExperts(const ModelConfig& config) {
-  if (config.experts == 0) return absl::OkStatus();
+  if (config.experts == 0) {
+    if (config.dense_layers.empty() && config.dense_ffn == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("model.dense_layers and dense_ffn: are of models with experts");
+  }
   if (config.experts_per_token < 1 || config.experts_per_token > config.experts) {
     return absl::InvalidArgumentError(absl::StrCat("model.experts_per_token: ", config.experts_per_token,
                                                    ", must be 1 to the experts, ", config.experts));
@@ -74,7 +89,7 @@ absl::Status CheckExperts(const ModelConfig& config) {
     return absl::InvalidArgumentError("model.feed_forward_biases: experts have none");
   if (config.gated_shared_expert && config.shared_expert_ffn == 0)
     return absl::InvalidArgumentError("model.gated_shared_expert: there is no shared expert");
-  return absl::OkStatus();
+  return CheckDenseLayers(config);
 }
 
 absl::Status CheckAdapters(const ModelConfig& config) {
@@ -113,6 +128,7 @@ std::string TensorFault(const ModelConfig& config, int64_t tensors) {
   if (key_value_heads % tensors != 0 && tensors % key_value_heads != 0)
     return absl::StrCat("model.key_value_heads: ", key_value_heads);
   if (config.ffn % tensors != 0) return absl::StrCat("model.ffn: ", config.ffn);
+  if (DenseWidth(config) % tensors != 0) return absl::StrCat("model.dense_ffn: ", DenseWidth(config));
   if (config.shared_expert_ffn % tensors != 0)
     return absl::StrCat("model.shared_expert_ffn: ", config.shared_expert_ffn);
   if (config.vocab < tensors) return absl::StrCat("model.vocab: ", config.vocab);

@@ -197,7 +197,7 @@ class PartMaker {
                                       Attention(/*causal=*/false, /*window=*/0, nullptr)};
     }
     part.feed_forward.norms.before = NormBefore();
-    if (config_.experts > 0) {
+    if (HasExperts(config_, number)) {
       part.feed_forward.experts = Experts();
     } else {
       part.feed_forward.part = FeedForward();

@@ -312,7 +312,6 @@ at::Tensor TransformerStage::RunBackward(MicroBatchState& state, const at::Tenso
   }
   if (gradient.target.defined()) BackwardTarget(state, gradient, products);
   if (gradient.source.defined()) BackwardSource(state, gradient.source, products);
-  products.EndPass();
   if (range_.first) return {};
   return JoinStreams(config_, *state.attention, group_.place(), std::move(gradient), range_.first_layer,
                      state.input_sizes);

@@ -88,7 +88,7 @@ void WeightProducts::Add(const LinearPart& part, const at::Tensor& input, const 
                          const std::optional<Shard>& bias_rows) {
   if (!Learns(part)) return;
   Product product{&part, input, output_gradient, bias_rows};
-  if (beside_.others_on_arrival) {
+  if (beside_.others_on_arrival && beside_now_) {
     on_arrival_.push_back(std::move(product));
   } else {
     MakeOrPutAside(std::move(product));
@@ -111,7 +111,7 @@ void WeightProducts::RunBesideReturn() { MultiplyAll(on_return_); }
 
 void WeightProducts::RunBesideArrival() {
   MultiplyAll(on_arrival_);
-  if (waiting_begin_.has_value()) TellReady(*std::exchange(waiting_begin_, std::nullopt));
+  for (const int64_t begin : std::exchange(waiting_begins_, {})) TellReady(begin);
 }
 
 void WeightProducts::RunBeforeLayerAgain() {
@@ -128,15 +128,14 @@ void WeightProducts::EndLayer(int64_t begin) {
   } else if (on_arrival_.empty()) {
     TellReady(begin);
   } else {
-    waiting_begin_ = begin;
+    waiting_begins_.push_back(begin);
   }
 }
 
-void WeightProducts::EndPass() {
-  if (!put_aside_) return RunBesideArrival();
-  for (Product& product : on_arrival_) products_.push_back(std::move(product));
+void WeightProducts::EndExperts() {
+  if (in_parts_) return;
+  for (Product& product : on_arrival_) MakeOrPutAside(std::move(product));
   on_arrival_.clear();
-  if (!layers_.empty()) layers_.back().products = products_.size();
 }
 
 void WeightProducts::TellReady(int64_t begin) {

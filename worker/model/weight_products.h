@@ -6,8 +6,6 @@
 //   at::Tensor input_gradient = LinearBackward(part, input, output_gradient, products);   // adds one
 //   products.EndLayer(begin);
 //   ...
-//   products.EndPass();
-//   ...
 //   products.Run(ready);
 #pragma once
 
@@ -83,7 +81,12 @@ class WeightProducts {
   void AddOfExperts(size_t product, const LinearPart& part, const at::Tensor& input,
                     const at::Tensor& output_gradient);
 
-  // While a layer's rows, or gradients of rows, go to its experts: those that the layer above left for it.
+  // Of the layer whose products come next, also of one that goes on: those of a layer without experts are
+  // beside no exchange.
+  void BeginLayer(bool has_experts) { beside_now_ = has_experts; }
+
+  // While a layer's rows, or gradients of rows, go to its experts: those that the layer with experts above
+  // left for it.
   void RunBesideArrival();
   // While they go back: the first ones of this layer's experts.
   void RunBesideReturn();
@@ -92,13 +95,13 @@ class WeightProducts {
   // layer makes again. Of parts but one has some of it at a time, and makes them when its rows travel.
   void RunBeforeLayerAgain();
 
+  // No layer with experts is below: what is left for one is made, or put aside.
+  void EndExperts();
   // All products of a layer, whose parameters begin at element `begin`, have been added: of parts, by the
   // last.
   void EndLayer(int64_t begin);
   // A part has no layer below.
   void EndPart();
-  // No layer is below.
-  void EndPass();
 
   // Makes what was put aside, and frees each pair when it is used up.
   void Run(const GradientsReady& ready);
@@ -133,11 +136,12 @@ class WeightProducts {
   bool in_parts_ = false;
   GradientsReady ready_;
   ProductsBeside beside_;
+  bool beside_now_ = true;
   // Left for the exchanges.
   std::vector<Product> on_return_;
   std::vector<Product> on_arrival_;
-  // Where the layer of the latter begins, if it has ended.
-  std::optional<int64_t> waiting_begin_;
+  // Where the layer of the latter begins, if it has ended, and those without experts that have ended since.
+  std::vector<int64_t> waiting_begins_;
   // Put aside.
   std::vector<Product> products_;
   std::vector<LayerEnd> layers_;

@@ -110,6 +110,7 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .key_value_heads = model.key_value_heads(),
       .head_norms = model.head_norms(),
       .experts = model.experts(),
+      .dense_ffn = model.dense_ffn(),
       .experts_per_token = model.experts_per_token(),
       .normalised_experts = model.normalised_experts(),
       .shared_expert_ffn = model.shared_expert_ffn(),
@@ -131,6 +132,8 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .unscaled_head = model.unscaled_head()};
   for (const uint32_t layer : model.windowless_layers())
     config.windowless_layers.push_back(static_cast<int64_t>(layer) - 1);
+  for (const uint32_t layer : model.dense_layers())
+    config.dense_layers.push_back(static_cast<int64_t>(layer) - 1);
   PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
                             ArchitectureFromProto(model.architecture(), "model.architecture"));
   PENSTOCK_RETURN_IF_ERROR(SetLayers(model, config));

@@ -82,8 +82,11 @@ struct ModelConfig {
   int64_t key_value_heads = 0;
   // Queries and keys are normalised head by head.
   bool head_norms = false;
-  // 0: the feed-forward part is dense. Else `ffn` is that of one expert.
+  // 0: feed-forward parts are dense. Else `ffn` is that of one expert, of all layers but `dense_layers` (from
+  // 0, ascending), whose dense part has the width `dense_ffn`, or `ffn` where that is 0.
   int64_t experts = 0;
+  std::vector<int64_t> dense_layers = {};
+  int64_t dense_ffn = 0;
   int64_t experts_per_token = 0;
   bool normalised_experts = false;
   // 0: there is none. Inner width of an expert that every token goes through; `gated`: times a sigmoid.
@@ -184,7 +187,8 @@ struct MicroBatch {
 
 // Products for the gradients of weights that a backward pass makes while rows of experts travel: the
 // first ones of a layer's experts while its own gradients of rows go back, those that follow, and those of
-// all its other weights, while those of the layer below go to their experts, or before that runs again.
+// all its other weights, while those of the next layer with experts below go to them, or before one between
+// them runs again.
 struct ProductsBeside {
   uint32_t products_on_return = 0;
   uint32_t products_on_arrival = 0;

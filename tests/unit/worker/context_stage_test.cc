@@ -22,7 +22,7 @@
 namespace penstock::worker {
 namespace {
 
-enum class Kind { kGpt, kLlama, kExperts, kGemma, kOlmo, kSharedExpert };
+enum class Kind { kGpt, kLlama, kExperts, kGemma, kOlmo, kSharedExpert, kSomeExperts };
 
 class DividedStage : public ::testing::TestWithParam<std::tuple<Kind, Layout>> {
  protected:
@@ -32,24 +32,25 @@ class DividedStage : public ::testing::TestWithParam<std::tuple<Kind, Layout>> {
     if (kind == Kind::kGemma) return SmallGemmaConfig(type);
     if (kind == Kind::kOlmo) return SmallOlmoConfig(type);
     if (kind == Kind::kSharedExpert) return SmallSharedExpertConfig(type);
+    if (kind == Kind::kSomeExperts) return SmallSomeExpertsConfig(type);
     return kind == Kind::kGpt ? SmallConfig(type) : SmallLlamaConfig(type);
   }
   static Layout layout() { return std::get<1>(GetParam()); }
 };
 
 std::string NameOfKind(const ::testing::TestParamInfo<std::tuple<Kind, Layout>>& info) {
-  const char* const families[] = {"Gpt", "Llama", "Experts", "Gemma", "Olmo", "SharedExpert"};
+  const char* const families[] = {"Gpt", "Llama", "Experts", "Gemma", "Olmo", "SharedExpert", "SomeExperts"};
   const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
   return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
          layouts[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DividedStage,
-                         ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kExperts,
-                                                              Kind::kGemma, Kind::kOlmo, Kind::kSharedExpert),
-                                            ::testing::Values(Layout::kPadded, Layout::kPacked,
-                                                              Layout::kConcatenated)),
-                         NameOfKind);
+INSTANTIATE_TEST_SUITE_P(
+    Models, DividedStage,
+    ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kExperts, Kind::kGemma, Kind::kOlmo,
+                                         Kind::kSharedExpert, Kind::kSomeExperts),
+                       ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated)),
+    NameOfKind);
 
 TEST_P(DividedStage, AddUpToTheUndividedStage) {
   for (const Placed& placed : PlacedSamples()) {
@@ -168,8 +169,15 @@ class ExpertRanks : public ::testing::TestWithParam<ModelConfig (*)(DataType)> {
   static ModelConfig Config(DataType type) { return GetParam()(type); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, ExpertRanks, ::testing::Values(SmallExpertsConfig, SmallSharedExpertConfig),
-                         [](const auto& info) { return info.index == 0 ? "Experts" : "SharedExpert"; });
+std::string NameOfExperts(const ::testing::TestParamInfo<ModelConfig (*)(DataType)>& info) {
+  const char* const names[] = {"Experts", "SharedExpert", "SomeExperts"};
+  return names[info.index];
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExpertRanks,
+                         ::testing::Values(SmallExpertsConfig, SmallSharedExpertConfig,
+                                           SmallSomeExpertsConfig),
+                         NameOfExperts);
 
 TEST_P(ExpertRanks, AddUpToTheUndividedStage) {
   const ModelConfig config = Config(DataType::kFloat64);

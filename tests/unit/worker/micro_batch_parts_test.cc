@@ -80,7 +80,7 @@ bool IsRun(size_t combination) {
 TEST_P(PartsOfEveryLayout, AddUpToTheUndividedStage) {
   size_t combination = 0;
   for (ModelConfig (*config_of)(DataType) :
-       {&SmallExpertsConfig, &ExpertsWithWindows, &SmallSharedExpertConfig}) {
+       {&SmallExpertsConfig, &ExpertsWithWindows, &SmallSharedExpertConfig, &SmallSomeExpertsConfig}) {
     const ModelConfig config = config_of(DataType::kFloat64);
     for (const Placed& placed : PlacedSamples()) {
       const Whole whole = RunWhole(config, placed, GetParam(), {1, 3});

@@ -107,6 +107,15 @@ ModelConfig SmallSharedExpertConfig(DataType type) {
   return config;
 }
 
+ModelConfig SmallSomeExpertsConfig(DataType type) {
+  ModelConfig config = SmallExpertsConfig(type);
+  config.dense_layers = {0, 2};
+  config.dense_ffn = 28;
+  config.router_balance_loss = 0.3;
+  config.router_z_loss = 0.2;
+  return config;
+}
+
 ModelConfig SmallGemmaConfig(DataType type) {
   ModelConfig config = SmallLlamaConfig(type);
   config.feed_forward = FeedForward::kGatedGelu;

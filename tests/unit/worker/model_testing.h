@@ -32,6 +32,9 @@ ModelConfig SmallExpertsConfig(DataType type);
 // The same with norms over all queries and keys in place of those, which are clipped as values are, weights
 // of experts as the router gives them, a gated shared expert, and both losses of routers.
 ModelConfig SmallSharedExpertConfig(DataType type);
+// Like that with four experts, but for the first and the third layer, which have none and a width of their
+// own; with both losses of routers.
+ModelConfig SmallSomeExpertsConfig(DataType type);
 // Like the Llama, but with norms on both sides of parts and of queries and keys, all of 1 + weight, caps that
 // bend, and windows of 5 tokens in every other layer, which turn by another theta.
 ModelConfig SmallGemmaConfig(DataType type);

@@ -1,5 +1,6 @@
 #include "tests/unit/worker/plain_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -379,7 +380,7 @@ at::Tensor PlainGptLoss(const PlainParameters& p, const ModelConfig& config, con
                         GptAttention(p, config, layer, x, places, HasWindow(config, i)));
     const at::Tensor normalised = NormaliseIf(p, config, layer + ".ffn_norm", x);
     x = x + NormaliseIf(p, config, layer + ".ffn_output_norm",
-                        config.experts > 0
+                        config.experts > 0 && std::ranges::count(config.dense_layers, i) == 0
                             ? ExpertsOf(p, config, layer + ".ffn", row, normalised, router_losses)
                             : FeedForwardOf(p, config, layer + ".ffn", normalised));
   }

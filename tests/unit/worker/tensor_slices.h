@@ -41,6 +41,7 @@ inline const std::vector<DividedModel>& DividedModels() {
       {"Experts", [](DataType type) { return WithFourHeads(SmallExpertsConfig(type), 2); }},
       {"Gemma", [](DataType type) { return WithFourHeads(SmallGemmaConfig(type), 2); }},
       {"SharedExpert", [](DataType type) { return WithFourHeads(SmallSharedExpertConfig(type), 2); }},
+      {"SomeExperts", [](DataType type) { return WithFourHeads(SmallSomeExpertsConfig(type), 2); }},
       {"Olmo", [](DataType type) { return WithFourHeads(SmallOlmoConfig(type), 2); }},
       {"T5", [](DataType type) { return WithFourHeads(SmallT5Config(type)); }},
       {"T5Tied", [](DataType type) { return Tied(WithFourHeads(SmallT5Config(type))); }},

@@ -30,7 +30,19 @@ const std::vector<uint32_t> kWhole = {4};
 }();
 
 // kTied: with a head that is the token embedding, and T5 with one embedding for all.
-enum class Family { kGpt, kT5, kGatedT5, kLlama, kTiedGpt, kTiedT5, kExperts, kGemma, kOlmo, kSharedExpert };
+enum class Family {
+  kGpt,
+  kT5,
+  kGatedT5,
+  kLlama,
+  kTiedGpt,
+  kTiedT5,
+  kExperts,
+  kGemma,
+  kOlmo,
+  kSharedExpert,
+  kSomeExperts
+};
 
 bool IsT5(Family family) {
   return family == Family::kT5 || family == Family::kGatedT5 || family == Family::kTiedT5;
@@ -42,6 +54,7 @@ ModelConfig ConfigOf(Family family, DataType type) {
   if (family == Family::kGemma) return SmallGemmaConfig(type);
   if (family == Family::kOlmo) return SmallOlmoConfig(type);
   if (family == Family::kSharedExpert) return SmallSharedExpertConfig(type);
+  if (family == Family::kSomeExperts) return SmallSomeExpertsConfig(type);
   ModelConfig config = IsT5(family) ? SmallT5Config(type) : SmallConfig(type);
   if (family == Family::kGatedT5) config.feed_forward = FeedForward::kGatedGelu;
   config.tied_head = family == Family::kTiedGpt || family == Family::kTiedT5;
@@ -63,8 +76,8 @@ class EveryModel : public ::testing::TestWithParam<std::tuple<Family, Layout>> {
 };
 
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<Family, Layout>>& info) {
-  const char* const families[] = {"Gpt",    "T5",      "GatedT5", "Llama", "TiedGpt",
-                                  "TiedT5", "Experts", "Gemma",   "Olmo",  "SharedExpert"};
+  const char* const families[] = {"Gpt",     "T5",    "GatedT5", "Llama",        "TiedGpt",    "TiedT5",
+                                  "Experts", "Gemma", "Olmo",    "SharedExpert", "SomeExperts"};
   const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
   return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
          layouts[static_cast<size_t>(std::get<1>(info.param))];
@@ -72,7 +85,7 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Family, Layout>>& i
 
 const auto kFamilies = ::testing::Values(Family::kGpt, Family::kT5, Family::kGatedT5, Family::kLlama,
                                          Family::kTiedGpt, Family::kTiedT5, Family::kExperts, Family::kGemma,
-                                         Family::kOlmo, Family::kSharedExpert);
+                                         Family::kOlmo, Family::kSharedExpert, Family::kSomeExperts);
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
                          ::testing::Combine(kFamilies, ::testing::Values(Layout::kPadded, Layout::kPacked,
                                                                          Layout::kConcatenated)),

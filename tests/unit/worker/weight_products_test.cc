@@ -28,12 +28,13 @@ class WeightProductsTest : public testing::Test {
   static int MadeOf(const LinearPart& part) { return part.weight.gradient.item<int>(); }
 
   // As ExpertsBackward and what stands before it in a layer.
-  static void Backward(Layer& layer, int64_t begin, WeightProducts& products) {
+  void Backward(Layer& layer, int64_t begin, WeightProducts& products) {
     const at::Tensor one = at::ones({1, 1});
     products.RunBesideArrival();
     for (size_t i = 0; i < layer.experts.size(); ++i) products.AddOfExperts(i, layer.experts[i], one, one);
     products.RunBesideReturn();
     products.Add(layer.other, one, one);
+    if (&layer == &lower_) products.EndExperts();
     products.EndLayer(begin);
   }
 
@@ -63,10 +64,25 @@ TEST_F(WeightProductsTest, TheFirstOfExpertsAreMadeOnTheWayBackAndOthersOnTheWay
   EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));
   EXPECT_THAT(ready_, ElementsAre(7));
   Backward(lower_, 3, products);
-  EXPECT_THAT(lower_.made(), ElementsAre(1, 0, 0));
-  products.EndPass();
-  EXPECT_THAT(lower_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(lower_.made(), ElementsAre(1, 1, 1)) << "no layer with experts is below";
   EXPECT_THAT(ready_, ElementsAre(7, 3));
+}
+
+TEST_F(WeightProductsTest, OfALayerWithoutExpertsAreMadeAtOnceWhileThoseOfTheLayerAboveWait) {
+  WeightProducts products = WeightProducts::Now(
+      Ready(), {.products_on_return = 1, .products_on_arrival = 1, .others_on_arrival = true});
+  Backward(upper_, 7, products);
+  const LinearPart dense = MakePart();
+  products.BeginLayer(/*has_experts=*/false);
+  products.Add(dense, at::ones({1, 1}), at::ones({1, 1}));
+  products.EndLayer(5);
+  EXPECT_EQ(MadeOf(dense), 1);
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 0, 0));
+  EXPECT_THAT(ready_, IsEmpty()) << "gradients behind its own are not there yet";
+  products.BeginLayer(/*has_experts=*/true);
+  Backward(lower_, 3, products);
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(ready_, ElementsAre(7, 5, 3));
 }
 
 TEST_F(WeightProductsTest, ThatNoExchangeHidesAreMadeAtOnceBesideThoseThatWait) {
@@ -82,8 +98,6 @@ TEST_F(WeightProductsTest, OfASplitPassAreMadeBesideExchangesOrPutAside) {
   EXPECT_THAT(upper_.made(), ElementsAre(1, 0, 0));
   Backward(lower_, 3, products);
   EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 0));
-  EXPECT_THAT(lower_.made(), ElementsAre(1, 0, 0));
-  products.EndPass();
   EXPECT_THAT(lower_.made(), ElementsAre(1, 0, 0)) << "no layer is below: its gradients are left, too";
   products.Run(Ready());
   EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));

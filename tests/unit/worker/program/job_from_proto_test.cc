@@ -137,6 +137,16 @@ TEST(JobFromProto, KnowsWhatStandsBesideExperts) {
   EXPECT_EQ(config->model.expert_capacity_factor, 1.25);
 }
 
+TEST(JobFromProto, CountsLayersWithoutExpertsFromZero) {
+  v1::JobSpec job = JobOfExperts();
+  job.mutable_model()->add_dense_layers(1);
+  job.mutable_model()->set_dense_ffn(20);
+  const absl::StatusOr<JobConfig> config = JobFromProto(job);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model.dense_layers, std::vector<int64_t>{0});
+  EXPECT_EQ(config->model.dense_ffn, 20);
+}
+
 TEST(JobFromProto, NamesTheFieldThatIsWrong) {
   v1::JobSpec job = ValidJob();
   job.mutable_model()->set_heads(3);
