@@ -12,9 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kParts = {std::pair{HeldOutPart::kEncoderLayer, "encoder layer"},
-                               std::pair{HeldOutPart::kLayer, "layer"},
-                               std::pair{HeldOutPart::kHead, "head"}};
+constexpr std::array kParts = {
+    std::pair{HeldOutPart::kEncoderLayer, "encoder layer"}, std::pair{HeldOutPart::kLayer, "layer"},
+    std::pair{HeldOutPart::kDenseLayer, "dense layer"}, std::pair{HeldOutPart::kHead, "head"}};
 constexpr std::array kKinds = {std::pair{HeldOutKind::kForward, "forward"},
                                std::pair{HeldOutKind::kBackward, "backward"},
                                std::pair{HeldOutKind::kBackwardInput, "backward-input"},

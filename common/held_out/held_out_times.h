@@ -11,8 +11,9 @@
 
 namespace penstock {
 
-// What was run: one layer (of a T5, of either stack), or the head.
-enum class HeldOutPart : uint8_t { kEncoderLayer, kLayer, kHead };
+// What was run: one layer (of a T5, of either stack; of a model with experts, with them or without), or the
+// head.
+enum class HeldOutPart : uint8_t { kEncoderLayer, kLayer, kDenseLayer, kHead };
 // kBackwardInput and kBackwardWeight are the parts of a split backward pass. kBoth: forward and backward pass
 // of the head, which makes its gradients before its forward pass ends, so that what is left is next to
 // nothing.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/status/status_macros.h"
+#include "worker/model/architecture.h"
 #include "worker/profile/held_out_shapes.h"
 #include "worker/profile/shape_visits.h"
 #include "worker/profile/stage_run.h"
@@ -20,6 +21,8 @@ struct HeldOutPartRun {
   HeldOutPart part;
   StageRange range;
   double budget_ns = 0;
+  // Null: that of all parts but layers without experts.
+  const ModelConfig* model = nullptr;
 };
 
 // A pass of the shape, without its kind and time.
@@ -65,6 +68,7 @@ class HeldOutMeasurement {
         shapes_(HeldOutShapes(config, kMostHeldOutTokens)),
         copies_(config.encoder_layers + config.layers),
         time_(device, settings.threads, std::move(clock)) {
+    config_ = WithExpertsEverywhere(config);
     // As measure.cc: neither the first nor the last layer of a stack.
     if (config.architecture != Architecture::kT5) return;
     config_.encoder_layers = 2;
@@ -72,8 +76,9 @@ class HeldOutMeasurement {
   }
 
   absl::Status Measure(const HeldOutPartRun& part) {
+    const ModelConfig& model = part.model != nullptr ? *part.model : config_;
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run,
-                              StageRun::Create(config_, part.range, {}, copies_, place_, time_.clocks()));
+                              StageRun::Create(model, part.range, {}, copies_, place_, time_.clocks()));
     KeptTimes keeps_nothing;
     PENSTOCK_ASSIGN_OR_RETURN(const VisitedShapes visited, VisitShapes(run, shapes_, KindsOf(part.part),
                                                                        part.budget_ns, {&keeps_nothing, ""}));
@@ -118,9 +123,15 @@ absl::StatusOr<HeldOutTimes> MeasureHeldOut(const ModelConfig& config, const Hel
     PENSTOCK_RETURN_IF_ERROR(
         measurement.Measure({HeldOutPart::kEncoderLayer, {0, 1, false, false}, layers_ns / 2}));
   }
+  const bool dense = !config.dense_layers.empty();
+  const double layer_ns = t5 || dense ? layers_ns / 2 : layers_ns;
   const int64_t layer = t5 ? measured.layers - 1 : 0;
-  PENSTOCK_RETURN_IF_ERROR(
-      measurement.Measure({HeldOutPart::kLayer, {layer, 1, false, false}, t5 ? layers_ns / 2 : layers_ns}));
+  PENSTOCK_RETURN_IF_ERROR(measurement.Measure({HeldOutPart::kLayer, {layer, 1, false, false}, layer_ns}));
+  if (dense) {
+    const ModelConfig without = WithoutExperts(config);
+    PENSTOCK_RETURN_IF_ERROR(
+        measurement.Measure({HeldOutPart::kDenseLayer, {0, 1, false, false}, layer_ns, &without}));
+  }
   PENSTOCK_RETURN_IF_ERROR(measurement.Measure({HeldOutPart::kHead,
                                                 {measured.layers, 0, false, true},
                                                 (1 - kLayersShareOfTime) * settings.seconds * 1e9}));

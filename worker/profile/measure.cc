@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/model/architecture.h"
 #include "worker/model/stage_checks.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/profile/fit.h"
@@ -106,6 +108,8 @@ class Measurement {
         kept_(settings.kept != nullptr ? *settings.kept : keeps_nothing_),
         time_(device, {.threads = settings.threads, .shared_cores = settings.shared_cores}, std::move(clock),
               KeptPulse()) {
+    if (!config.dense_layers.empty()) dense_ = WithoutExperts(config);
+    config_ = WithExpertsEverywhere(config);
     // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
     if (!IsT5()) return;
     config_.encoder_layers = 2;
@@ -124,7 +128,7 @@ class Measurement {
 
   absl::StatusOr<MeasuredLayer> Encoder() {
     const Part part = {"encoder", {0, 1, false, false}, SourceFigures, kLayerShare / 2};
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
     MeasuredLayer layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
@@ -134,31 +138,17 @@ class Measurement {
   }
 
   absl::Status Decoder(MeasuredProfile& profile) {
-    const int64_t number = IsT5() ? config_.layers - 1 : 0;
-    const WindowedLayers windows = WindowedLayersOf(config_);
-    const double share = IsT5() || windows.differ() ? kLayerShare / 2 : kLayerShare;
-    const Part part = {"layer", {number, 1, false, false}, FiguresOfLayer(windows.first()), share};
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
-    PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
-    if (windows.differ()) {
-      const Part other = {
-          "layer without window", {windows.without_window, 1, false, false}, AllFigures, share};
-      PENSTOCK_ASSIGN_OR_RETURN(StageRun without, Create(other.range));
-      PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses whole, Shapes(without, other, /*layer=*/true));
-      passes = MeanOfLayers(passes, whole, windows);
-    }
-    profile.layer = ToLayer(passes);
-    PENSTOCK_ASSIGN_OR_RETURN(profile.layer.tensor, TensorRanks(run, part, passes, profile.layer.forward));
-    PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, profile.layer));
-    profile.layer.parameter_bytes = DecoderParameterBytes(config_);
-    profile.layer.bytes = DecoderLayerBytes(config_, ScoresPerChunk());
-    PENSTOCK_ASSIGN_OR_RETURN(profile.optimizer_ns_per_parameter_byte, MeasureOptimizer(run));
+    const double share = IsT5() || dense_.has_value() ? kLayerShare / 2 : kLayerShare;
+    PENSTOCK_ASSIGN_OR_RETURN(profile.layer,
+                              Layer("layer", config_, share, &profile.optimizer_ns_per_parameter_byte));
+    if (!dense_.has_value()) return absl::OkStatus();
+    PENSTOCK_ASSIGN_OR_RETURN(profile.dense, Layer("dense", *dense_, share, /*optimizer_ns=*/nullptr));
     return absl::OkStatus();
   }
 
   absl::StatusOr<MeasuredLayer> Head() {
     const Part part = {"head", {config_.layers, 0, false, true}, LossFigures, kHeadShare};
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, Shapes(run, part, /*layer=*/false));
     MeasuredLayer head;
     head.forward = FitTime(passes.forward);
@@ -174,7 +164,7 @@ class Measurement {
 
   absl::Status Embedding(MeasuredProfile& profile) {
     const Part part = {"embedding", {0, 0, true, false}, EmbeddedFigures, kEmbeddingShare};
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/false));
     // The profile has one time for both directions: their mean.
     const double mean = (1 + passes.backward_none_ns / passes.forward_ns) / 2;
@@ -189,6 +179,7 @@ class Measurement {
   void Finish(MeasuredProfile& profile) {
     const double scale = time_.Scale();
     if (profile.encoder) profile.encoder->Scale(scale);
+    if (profile.dense) profile.dense->Scale(scale);
     profile.layer.Scale(scale);
     profile.head.Scale(scale);
     profile.embedding_forward.Scale(scale);
@@ -207,10 +198,44 @@ class Measurement {
     FiguresOfStage figures;
     // Of the time.
     double share = 0;
+    // Null: that of all parts but layers without experts.
+    const ModelConfig* model = nullptr;
   };
 
-  absl::StatusOr<StageRun> Create(const StageRange& range, const GroupPlace& group = {}) const {
-    return StageRun::Create(config_, range, group, layers_, place_, time_.clocks());
+  absl::StatusOr<StageRun> Create(const Part& part, const GroupPlace& group = {}) const {
+    const ModelConfig& model = part.model != nullptr ? *part.model : config_;
+    return StageRun::Create(model, part.range, group, layers_, place_, time_.clocks());
+  }
+
+  // Of the decoder, or of a decoder-only model, all of whose layers are alike but for their windows.
+  // `optimizer_ns`: may be null.
+  absl::StatusOr<MeasuredLayer> Layer(const std::string& name, const ModelConfig& model, double share,
+                                      double* optimizer_ns) {
+    const int64_t number = IsT5() ? model.layers - 1 : 0;
+    const WindowedLayers windows = WindowedLayersOf(model);
+    if (windows.differ()) share /= 2;
+    const Part part = {name, {number, 1, false, false}, FiguresOfLayer(windows.first()), share, &model};
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
+    PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
+    if (windows.differ()) {
+      const Part other = {absl::StrCat(name, " without window"),
+                          {windows.without_window, 1, false, false},
+                          AllFigures,
+                          share,
+                          &model};
+      PENSTOCK_ASSIGN_OR_RETURN(StageRun without, Create(other));
+      PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses whole, Shapes(without, other, /*layer=*/true));
+      passes = MeanOfLayers(passes, whole, windows);
+    }
+    MeasuredLayer layer = ToLayer(passes);
+    PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
+    if (model.experts > 0) PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, layer));
+    layer.parameter_bytes = DecoderParameterBytes(model);
+    layer.bytes = DecoderLayerBytes(model, ScoresPerChunk());
+    if (optimizer_ns != nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(*optimizer_ns, MeasureOptimizer(run));
+    }
+    return layer;
   }
 
   absl::StatusOr<MeasuredPasses> Shapes(StageRun& run, const Part& part, bool layer) {
@@ -231,7 +256,7 @@ class Measurement {
     std::vector<TensorTime> times;
     for (const int degree : degrees_) {
       if (degree == 1) continue;
-      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part.range, {.tensors = degree}));
+      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part, {.tensors = degree}));
       PENSTOCK_ASSIGN_OR_RETURN(times.emplace_back(),
                                 MeasureTensorRank(whole, rank, degree, shapes, part.figures, form,
                                                   kTensorShare * part.share * budget_ns_,
@@ -250,7 +275,7 @@ class Measurement {
       if (expert_ranks_ == 1 || expert_ranks_ % degree != 0) continue;
       const GroupPlace group = {
           .contexts = expert_ranks_ / degree, .tensors = degree, .experts = expert_ranks_};
-      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part.range, group));
+      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part, group));
       PENSTOCK_ASSIGN_OR_RETURN(TensorTime time,
                                 MeasureTensorRank(whole, rank, degree, shapes, part.figures, layer.forward,
                                                   kTensorShare * part.share * budget_ns_,
@@ -268,7 +293,9 @@ class Measurement {
     return pulse != nullptr && pulse->values.size() == 1 ? pulse->values.front() : 0;
   }
 
+  // Every layer has experts, if the model has some; and of layers that have none, where there are both.
   ModelConfig config_;
+  std::optional<ModelConfig> dense_;
   const at::Device place_;
   const std::vector<MicroBatch> shapes_;
   const int64_t layers_;

@@ -128,6 +128,8 @@ struct MeasuredProfile {
   std::optional<MeasuredLayer> encoder;
   // T5's decoder layer, or the layer of a decoder-only model.
   MeasuredLayer layer;
+  // Of a model with experts that some layers have not: such a layer. `layer` is then one that has some.
+  std::optional<MeasuredLayer> dense = {};
   MeasuredLayer head;
   double embedding_parameter_bytes = 0;
   MeasuredTime embedding_forward;

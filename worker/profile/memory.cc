@@ -324,6 +324,10 @@ LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk
   return bytes;
 }
 
+LayerBytes DenseLayerBytes(const ModelConfig& config, int64_t scores_per_chunk) {
+  return DecoderLayerBytes(WithoutExperts(config), scores_per_chunk);
+}
+
 LayerBytes HeadBytes(const ModelConfig& config) {
   const Widths widths(config);
   const double stored = widths.element * widths.hidden;
@@ -344,6 +348,10 @@ double EncoderParameterBytes(const ModelConfig& config) {
 
 double DecoderParameterBytes(const ModelConfig& config) {
   return ElementBytes(config.dtype) * LayerParameters(config, /*cross=*/IsT5(config));
+}
+
+double DenseParameterBytes(const ModelConfig& config) {
+  return DecoderParameterBytes(WithoutExperts(config));
 }
 
 double HeadParameterBytes(const ModelConfig& config) {

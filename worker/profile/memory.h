@@ -27,12 +27,16 @@ double ElementBytes(DataType type);
 LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk = kScoresPerChunkOnCpu);
 LayerBytes EncoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk = kScoresPerChunkOnCpu);
 
+// Of a layer without experts in a model whose others have some.
+LayerBytes DenseLayerBytes(const ModelConfig& config, int64_t scores_per_chunk = kScoresPerChunkOnCpu);
+
 // The head keeps the gradient of its input. While it runs, the final norm's output and its gradient exist and
 // one chunk of logits, twice, in float32; it is spread over the tokens of one longest sample.
 LayerBytes HeadBytes(const ModelConfig& config);
 
 // Parameters of one layer, the head (with the final norm) and the embedding of one stage, bytes.
 double DecoderParameterBytes(const ModelConfig& config);
+double DenseParameterBytes(const ModelConfig& config);
 double EncoderParameterBytes(const ModelConfig& config);
 double HeadParameterBytes(const ModelConfig& config);
 double EmbeddingParameterBytes(const ModelConfig& config);

@@ -89,6 +89,7 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   proto.set_version(1);
   if (profile.encoder.has_value()) *proto.add_layers() = ToProto("encoder", *profile.encoder);
   *proto.add_layers() = ToProto(profile.encoder.has_value() ? "decoder" : "layer", profile.layer);
+  if (profile.dense.has_value()) *proto.add_layers() = ToProto("dense", *profile.dense);
   v1::LayerCost& head = *proto.add_layers();
   head = ToProto("head", profile.head);
   head.set_loss_tokens_only(true);  // as stages run it

@@ -44,6 +44,7 @@ core::TokenSums SumsOf(const HeldOutPass& pass, const core::AttentionWindows& wi
 
 core::LayerKind KindOf(HeldOutPart part) {
   if (part == HeldOutPart::kHead) return core::kHead;
+  if (part == HeldOutPart::kDenseLayer) return core::kDense;
   return part == HeldOutPart::kEncoderLayer ? core::kEncoder : core::kDecoder;
 }
 
@@ -128,6 +129,7 @@ std::vector<Class> Classes() {
           {"dW (backward, weights)", kind(HeldOutKind::kBackwardWeight)},
           {"encoder layer", part(HeldOutPart::kEncoderLayer)},
           {"layer", part(HeldOutPart::kLayer)},
+          {"dense layer", part(HeldOutPart::kDenseLayer)},
           {"head", part(HeldOutPart::kHead)},
           {"no recompute", recompute(HeldOutRecompute::kNone)},
           {"selective recompute", recompute(HeldOutRecompute::kSelective)},

@@ -52,7 +52,7 @@ std::optional<core::LayerCosts> CostsOf(const core::LayerModel& model, const cor
 }
 
 constexpr std::array kKinds = {std::pair{core::kEncoder, "encoder layer"}, std::pair{core::kDecoder, "layer"},
-                               std::pair{core::kHead, "head"}};
+                               std::pair{core::kDense, "dense layer"}, std::pair{core::kHead, "head"}};
 constexpr std::array kBackward = {std::pair{core::kKeepAll, "backward"},
                                   std::pair{core::kKeepSelective, "backward with selective recompute"},
                                   std::pair{core::kKeepInput, "backward with full recompute"}};

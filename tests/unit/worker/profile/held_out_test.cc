@@ -26,10 +26,9 @@ ModelConfig SmallModel(Architecture architecture) {
   return config;
 }
 
-std::map<std::pair<HeldOutPart, HeldOutKind>, int> PassesOf(Architecture architecture) {
+std::map<std::pair<HeldOutPart, HeldOutKind>, int> PassesOf(const ModelConfig& model) {
   const WorkClock clock;
-  const auto times = MeasureHeldOut(SmallModel(architecture), {.seconds = 0.5}, MeasuredDevice(),
-                                    [&] { return clock.Now(); });
+  const auto times = MeasureHeldOut(model, {.seconds = 0.5}, MeasuredDevice(), [&] { return clock.Now(); });
   EXPECT_TRUE(times.ok()) << times.status();
   std::map<std::pair<HeldOutPart, HeldOutKind>, int> passes;
   if (!times.ok()) return passes;
@@ -42,7 +41,7 @@ std::map<std::pair<HeldOutPart, HeldOutKind>, int> PassesOf(Architecture archite
 }
 
 TEST(MeasureHeldOut, MeasuresEveryKindOfPassOfALayerAndTheHead) {
-  auto passes = PassesOf(Architecture::kGpt);
+  auto passes = PassesOf(SmallModel(Architecture::kGpt));
   const int shapes = passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kForward)];
   EXPECT_GE(shapes, 4);
   // Without recompute, with selective and with full.
@@ -54,8 +53,19 @@ TEST(MeasureHeldOut, MeasuresEveryKindOfPassOfALayerAndTheHead) {
   EXPECT_EQ((passes[std::pair(HeldOutPart::kEncoderLayer, HeldOutKind::kForward)]), 0);
 }
 
+TEST(MeasureHeldOut, MeasuresLayersWithExpertsAndWithout) {
+  ModelConfig model = SmallModel(Architecture::kGpt);
+  model.feed_forward_biases = Biases::kNone;
+  model.experts = 4;
+  model.experts_per_token = 2;
+  model.dense_layers = {0};
+  auto passes = PassesOf(model);
+  EXPECT_GE((passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kForward)]), 4);
+  EXPECT_GE((passes[std::pair(HeldOutPart::kDenseLayer, HeldOutKind::kForward)]), 4);
+}
+
 TEST(MeasureHeldOut, MeasuresBothStacksOfAT5) {
-  auto passes = PassesOf(Architecture::kT5);
+  auto passes = PassesOf(SmallModel(Architecture::kT5));
   EXPECT_GE((passes[std::pair(HeldOutPart::kEncoderLayer, HeldOutKind::kForward)]), 4);
   EXPECT_GE((passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kForward)]), 4);
 }

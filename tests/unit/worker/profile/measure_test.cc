@@ -11,6 +11,7 @@
 #include "planner/core/contract/check_profile.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/worker/profile/work_clock.h"
+#include "worker/profile/memory.h"
 #include "worker/profile/profile_file.h"
 
 namespace penstock::worker {
@@ -108,6 +109,33 @@ TEST(MeasureProfile, TheTimesOfAGptAreThoseOfItsPasses) {
     EXPECT_GT(profile.link.latency_ns, 0);
     EXPECT_GT(profile.memory_bytes, 1 << 20);
   }
+}
+
+TEST(MeasureProfile, LayersWithoutExpertsHaveTimesOfTheirOwn) {
+  constexpr int64_t kHidden = 64;
+  ModelConfig config = Config(Architecture::kGpt, kHidden);
+  config.feed_forward_biases = Biases::kNone;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.dense_layers = {0};
+  config.dense_ffn = 12 * kHidden;
+  const WorkClock clock;
+  const auto profile = MeasureProfile(config, {.seconds = 2.0, .tensor_degrees = {2}}, MeasuredDevice(),
+                                      [&] { return clock.Now(); });
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  ASSERT_TRUE(profile->dense.has_value());
+  EXPECT_EQ(profile->dense->parameter_bytes, DenseParameterBytes(config));
+  EXPECT_EQ(profile->layer.parameter_bytes, DecoderParameterBytes(config));
+  for (const TokenFigures& tokens : {Target(4, 128), Target(16, 128)}) {
+    const double attention =
+        4 * kHidden * kHidden * tokens.target + AttentionProducts(kHidden, tokens.target_square);
+    // Two matrices of 12 times the width; of each of two experts two of four times, and the router.
+    ExpectTime(profile->dense->forward(tokens), attention + 24 * kHidden * kHidden * tokens.target);
+    EXPECT_GT(profile->layer.forward(tokens), attention + 16 * kHidden * kHidden * tokens.target);
+    EXPECT_LT(profile->layer.forward(tokens), 1.3 * (attention + 16 * kHidden * kHidden * tokens.target));
+  }
+  ASSERT_EQ(profile->dense->tensor.size(), 1U);
+  EXPECT_NEAR(profile->dense->tensor.front().efficiency, 1, 0.1);
 }
 
 TEST(MeasureProfile, TheTimesOfAT5AreThoseOfItsTwoStacks) {

@@ -10,7 +10,6 @@
 #include "worker/memory/tensor_memory.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
-#include "worker/profile/lone_rank.h"
 #include "worker/profile/measured_shapes.h"
 
 namespace penstock::worker {
@@ -45,6 +44,17 @@ TEST(Memory, CountsTheParametersThatStagesHave) {
     EXPECT_EQ(HeadParameterBytes(config), 4 * Elements(config, {0, 0, false, true}));
     EXPECT_EQ(EmbeddingParameterBytes(config), 4 * Elements(config, {0, 0, true, false}));
   }
+}
+
+TEST(Memory, CountsTheParametersOfLayersWithExpertsAndWithout) {
+  ModelConfig config = Config(DataType::kFloat32);
+  config.feed_forward_biases = Biases::kNone;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.dense_layers = {1};
+  config.dense_ffn = 56;
+  EXPECT_EQ(DecoderParameterBytes(config), 4 * Elements(config, {0, 1, false, false}));
+  EXPECT_EQ(DenseParameterBytes(config), 4 * Elements(config, {1, 1, false, false}));
 }
 
 TEST(Memory, CountsTheParametersOfT5) {
@@ -128,6 +138,8 @@ struct MemoryCase {
   // Adapters of all linear layers alone learn.
   bool adapted = false;
   bool shared_expert = false;
+  // The layer has no experts, and a width of its own, in a model whose other layers have a shared one too.
+  bool dense = false;
 };
 
 // A Llama with windows, capped scores, and norms on both sides of its parts.
@@ -191,7 +203,9 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
     if (IsT5()) config_.encoder_layers = 2;
     if (GetParam().llama) SetLlamaParts(config_);
     if (GetParam().experts) SetExperts(config_);
-    if (GetParam().shared_expert) SetSharedExpert(config_);
+    if (GetParam().shared_expert || GetParam().dense) SetSharedExpert(config_);
+    if (GetParam().dense) config_.dense_layers = {GetParam().layer};
+    if (GetParam().dense) config_.dense_ffn = 224;
     if (GetParam().gemma) SetGemmaParts(config_);
     if (GetParam().olmo) SetOlmoParts(config_);
     if (GetParam().adapted) SetAdapters(config_);
@@ -209,6 +223,7 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
   }
 
   LayerBytes Bytes() const {
+    if (GetParam().dense) return DenseLayerBytes(config_);
     return IsT5() && GetParam().layer < 2 ? EncoderLayerBytes(config_) : DecoderLayerBytes(config_);
   }
 
@@ -230,6 +245,10 @@ INSTANTIATE_TEST_SUITE_P(
                                  .feed_forward = FeedForward::kGatedSilu,
                                  .layer = 1,
                                  .shared_expert = true},
+                      MemoryCase{.architecture = Architecture::kGpt,
+                                 .feed_forward = FeedForward::kGatedSilu,
+                                 .layer = 1,
+                                 .dense = true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedGelu, 1, false, false, true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false, false, false, true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1, false, false, false, false, true},
@@ -336,66 +355,6 @@ TEST(Memory, RecomputeKeepsTheInputAlone) {
   EXPECT_EQ(bytes.stored_full.target, 48);
   EXPECT_GT(bytes.stored_none.target, 5 * bytes.stored_full.target);
   EXPECT_LT(bytes.stored_selective.target, bytes.stored_none.target);
-}
-
-// Of a stage of several layers on a rank of two context ranks that divide the experts: the most that is there
-// while passes run.
-double PeakOfExpertRank(const MicroBatch& shape, const LayerRecompute& recompute, bool split, int tensors) {
-  ModelConfig config = Config(DataType::kFloat32);
-  SetLlamaParts(config);
-  config.experts = 4;
-  config.experts_per_token = 2;
-  LoneRank rank({.contexts = 2, .tensors = tensors, .experts = 2 * tensors});
-  const auto stage = *MakeTransformerStage(config, {0, 3, false, false}, /*seed=*/1, at::kCPU, rank);
-  const int64_t before = TensorBytes(at::kCPU);
-  const TokenBatch staged = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU, rank.place());
-  const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, rank.place()));
-  ResetPeakTensorBytes(at::kCPU);
-  auto forward = *stage->Forward(shape, *ToDevice(staged, at::kCPU), activation, recompute, 1, {});
-  forward.output.reset();
-  if (split) {
-    EXPECT_TRUE(stage->BackwardInput(std::move(forward), activation, {}).ok());
-  } else {
-    EXPECT_TRUE(stage->Backward(std::move(forward), activation, {}, {}).ok());
-  }
-  return static_cast<double>(PeakTensorBytes(at::kCPU) - before);
-}
-
-// A part's products for weights wait, with what they are made of, until its rows of the layer below are on
-// their way. Where one part is nearly all of the micro-batch that is there beside what the layer below makes.
-class MemoryOfParts : public testing::TestWithParam<int> {};
-
-INSTANTIATE_TEST_SUITE_P(TensorRanks, MemoryOfParts, testing::Values(1, 2),
-                         testing::PrintToStringParamName());
-
-TEST_P(MemoryOfParts, IsThatOfTheWholeUnlessOnePartIsMostOfIt) {
-  CountCpuTensors();
-  constexpr uint32_t kRows = 12;
-  MicroBatch shape;
-  shape.rows = kRows;
-  shape.target_length = 32;
-  for (uint32_t row = 0; row < kRows; ++row) {
-    shape.sample_ids.push_back(row);
-    shape.input_tokens.push_back(0);
-    shape.target_tokens.push_back(32);
-    shape.spans.push_back({.first = row % 2, .ranks = 1});
-  }
-  for (const LayerRecompute& recompute : {LayerRecompute{}, {.selective = 3}, {.full = 3}}) {
-    for (const bool split : {false, true}) {
-      shape.part_rows = {};
-      const double whole = PeakOfExpertRank(shape, recompute, split, GetParam());
-      ASSERT_GT(whole, 0);
-      for (const std::vector<uint32_t>& part_rows :
-           {std::vector<uint32_t>{0, 12}, {0, 6, 12}, {0, 2, 12}, {0, 4, 8, 12}, {0, 2, 4, 8, 12}}) {
-        shape.part_rows = part_rows;
-        const uint32_t last = kRows - part_rows[part_rows.size() - 2];
-        EXPECT_LE(PeakOfExpertRank(shape, recompute, split, GetParam()),
-                  (2 * last <= kRows ? 1.0 : 1.13) * whole)
-            << part_rows.size() - 1 << " parts, the last of " << last << " rows, full " << recompute.full
-            << ", selective " << recompute.selective << ", split " << split;
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -75,6 +75,19 @@ TEST(ProfileFile, RecomputeNeverSavesTimeWhateverWasMeasured) {
   EXPECT_EQ(ToProto(measured, v1::ModelSpec()).layers(0).backward_ratio_full(), 2);
 }
 
+TEST(ProfileFile, HasALayerWithoutExpertsBesideThatWithSome) {
+  MeasuredProfile measured;
+  measured.layer.parameter_bytes = 7;
+  measured.dense.emplace().parameter_bytes = 5;
+  const v1::CostProfile profile = ToProto(measured, v1::ModelSpec());
+  ASSERT_EQ(profile.layers_size(), 3);
+  EXPECT_EQ(profile.layers(0).name(), "layer");
+  EXPECT_EQ(profile.layers(0).parameter_bytes(), 7);
+  EXPECT_EQ(profile.layers(1).name(), "dense");
+  EXPECT_EQ(profile.layers(1).parameter_bytes(), 5);
+  EXPECT_EQ(profile.layers(2).name(), "head");
+}
+
 TEST(ProfileFile, OfT5HasEncoderAndDecoder) {
   MeasuredProfile measured;
   measured.encoder.emplace().bytes.stored_none.source = 11;

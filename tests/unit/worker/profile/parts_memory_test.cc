@@ -1,0 +1,104 @@
+// What micro-batches in parts take of memory, beside those that stay whole.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/memory/tensor_memory.h"
+#include "worker/model/boundary_shape.h"
+#include "worker/model/transformer_stage.h"
+#include "worker/profile/lone_rank.h"
+
+namespace penstock::worker {
+namespace {
+
+ModelConfig ExpertsModel() {
+  return {.layers = 3,
+          .hidden = 24,
+          .heads = 6,
+          .attention_inner = 12,
+          .ffn = 40,
+          .vocab = 29,
+          .max_sequence_length = 32,
+          .dtype = DataType::kFloat32,
+          .feed_forward = FeedForward::kGatedSilu,
+          .position = Position::kRotary,
+          .norm = Norm::kRms,
+          .attention_biases = Biases::kNone,
+          .feed_forward_biases = Biases::kNone,
+          .key_value_heads = 2,
+          .experts = 4,
+          .experts_per_token = 2};
+}
+
+// Of a stage of several layers on a rank of two context ranks that divide the experts: the most that is there
+// while passes run.
+double PeakOfExpertRank(const MicroBatch& shape, const LayerRecompute& recompute, bool split, int tensors,
+                        const std::vector<int64_t>& dense) {
+  ModelConfig config = ExpertsModel();
+  config.dense_layers = dense;
+  LoneRank rank({.contexts = 2, .tensors = tensors, .experts = 2 * tensors});
+  const auto stage = *MakeTransformerStage(config, {0, 3, false, false}, /*seed=*/1, at::kCPU, rank);
+  const int64_t before = TensorBytes(at::kCPU);
+  const TokenBatch staged = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU, rank.place());
+  const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, rank.place()));
+  ResetPeakTensorBytes(at::kCPU);
+  auto forward = *stage->Forward(shape, *ToDevice(staged, at::kCPU), activation, recompute, 1, {});
+  forward.output.reset();
+  if (split) {
+    EXPECT_TRUE(stage->BackwardInput(std::move(forward), activation, {}).ok());
+  } else {
+    EXPECT_TRUE(stage->Backward(std::move(forward), activation, {}, {}).ok());
+  }
+  return static_cast<double>(PeakTensorBytes(at::kCPU) - before);
+}
+
+// A part's products for weights wait, with what they are made of, until its rows of the layer below are on
+// their way. Where one part is nearly all of the micro-batch that is there beside what the layer below makes.
+class MemoryOfParts : public testing::TestWithParam<std::tuple<int, std::vector<int64_t>>> {};
+
+// In all layers, or not in the one between two others.
+INSTANTIATE_TEST_SUITE_P(TensorRanks, MemoryOfParts,
+                         testing::Combine(testing::Values(1, 2),
+                                          testing::Values(std::vector<int64_t>{}, std::vector<int64_t>{1})),
+                         [](const auto& info) {
+                           return absl::StrCat(std::get<0>(info.param),
+                                               std::get<1>(info.param).empty() ? "" : "SomeDense");
+                         });
+
+TEST_P(MemoryOfParts, IsThatOfTheWholeUnlessOnePartIsMostOfIt) {
+  CountCpuTensors();
+  constexpr uint32_t kRows = 12;
+  MicroBatch shape;
+  shape.rows = kRows;
+  shape.target_length = 32;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    shape.sample_ids.push_back(row);
+    shape.input_tokens.push_back(0);
+    shape.target_tokens.push_back(32);
+    shape.spans.push_back({.first = row % 2, .ranks = 1});
+  }
+  const auto& [tensors, dense] = GetParam();
+  for (const LayerRecompute& recompute : {LayerRecompute{}, {.selective = 3}, {.full = 3}}) {
+    for (const bool split : {false, true}) {
+      shape.part_rows = {};
+      const double whole = PeakOfExpertRank(shape, recompute, split, tensors, dense);
+      ASSERT_GT(whole, 0);
+      for (const std::vector<uint32_t>& part_rows :
+           {std::vector<uint32_t>{0, 12}, {0, 6, 12}, {0, 2, 12}, {0, 4, 8, 12}, {0, 2, 4, 8, 12}}) {
+        shape.part_rows = part_rows;
+        const uint32_t last = kRows - part_rows[part_rows.size() - 2];
+        EXPECT_LE(PeakOfExpertRank(shape, recompute, split, tensors, dense),
+                  (2 * last <= kRows ? 1.0 : 1.13) * whole)
+            << part_rows.size() - 1 << " parts, the last of " << last << " rows, full " << recompute.full
+            << ", selective " << recompute.selective << ", split " << split;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::worker
