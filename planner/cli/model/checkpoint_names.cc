@@ -1,5 +1,6 @@
 #include "planner/cli/model/checkpoint_names.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -153,6 +154,8 @@ void NameList::AddExperts(const std::string& family, const std::string& layer, c
 }
 
 void NameList::AddFeedForward(const std::string& family, const std::string& layer, const std::string& block) {
+  // Of a layer without experts among others.
+  const int64_t ffn = model_.dense_ffn() > 0 ? model_.dense_ffn() : ffn_;
   const bool biases = model_.feed_forward_biases() != v1::BIASES_NONE;
   if (family == kStarcoder2) {
     AddLinear(layer + "ffn.up", {{block + "mlp.c_fc", ffn_}}, hidden_, biases);
@@ -162,10 +165,10 @@ void NameList::AddFeedForward(const std::string& family, const std::string& laye
     AddHalf(layer + "ffn.gate.weight", block + "mlp.gate_up_proj.weight", 0);
     AddHalf(layer + "ffn.up.weight", block + "mlp.gate_up_proj.weight", 1);
   } else {
-    AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, biases);
-    AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, biases);
+    AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn}}, hidden_, biases);
+    AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn}}, hidden_, biases);
   }
-  AddLinear(layer + "ffn.down", {{block + "mlp.down_proj", hidden_}}, ffn_, biases);
+  AddLinear(layer + "ffn.down", {{block + "mlp.down_proj", hidden_}}, ffn, biases);
 }
 
 void NameList::AddLlama(const std::string& family) {
@@ -174,6 +177,7 @@ void NameList::AddLlama(const std::string& family) {
   const bool attention = model_.attention_biases() != v1::BIASES_NONE;
   const bool output = attention && model_.attention_biases() != v1::BIASES_QUERY_KEY_VALUE;
   const bool fused = family == kPhi3;
+  const std::set<uint32_t> dense(model_.dense_layers().begin(), model_.dense_layers().end());
   for (uint32_t i = 0; i < model_.layers(); ++i) {
     const std::string layer = absl::StrCat("layers.", i, ".");
     const std::string block = absl::StrCat("model.layers.", i, ".");
@@ -197,7 +201,7 @@ void NameList::AddLlama(const std::string& family) {
     AddNorm(layer + "attention_output_norm", block, norms.behind_attention);
     AddNorm(layer + "ffn_norm", block, norms.before_feed_forward);
     AddNorm(layer + "ffn_output_norm", block, norms.behind_feed_forward);
-    if (model_.experts() > 0) {
+    if (model_.experts() > 0 && !dense.contains(i + 1)) {
       AddExperts(family, layer, block);
       continue;
     }

@@ -7,41 +7,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "planner/cli/model/config_experts.h"
 #include "planner/cli/model/config_like_a_llama.h"
 #include "planner/cli/model/config_rotary.h"
 #include "planner/cli/model/config_windows.h"
 
 namespace penstock::cli {
 namespace {
-
-// transformers adds a load-balancing loss where `output_router_logits` is set: the coefficient times experts
-// times the sum over experts of f * P, with f (which sums to the experts of a token) and P as means over all
-// layers and the whole batch. Penstock's are sums over layers of each sample's, with f that sums to 1: of a
-// router whose layers and samples are alike both are the same with this weight (docs/experts.md).
-void ReadBalanceLoss(ConfigFields& fields, v1::ModelSpec& model) {
-  if (!fields.Flag("output_router_logits", false)) return fields.MeansNothing({"router_aux_loss_coef"});
-  const double coefficient = fields.Number("router_aux_loss_coef");
-  model.set_router_balance_loss(coefficient * model.experts_per_token() / std::max(1U, model.layers()));
-}
-
-// What all models with experts have.
-void ReadExperts(ConfigFields& fields, v1::ModelSpec& model) {
-  // transformers 5.23 writes one name for all families; those before it a Qwen's as the other.
-  const uint32_t qwen = fields.Has("num_experts") ? fields.Count("num_experts") : 0;
-  model.set_experts(qwen > 0 ? qwen : fields.Count("num_local_experts"));
-  model.set_experts_per_token(fields.Count("num_experts_per_tok"));
-  ReadBalanceLoss(fields, model);
-}
-
-// Of Qwens with experts: those of every layer, whose width has a field of its own. That of a dense layer,
-// which there is none of, means nothing.
-void ReadQwenExperts(ConfigFields& fields, v1::ModelSpec& model) {
-  model.set_ffn(fields.Count("moe_intermediate_size"));
-  ReadExperts(fields, model);
-  model.set_normalised_experts(fields.Flag("norm_topk_prob", false));
-  fields.Require("decoder_sparse_step", 1);
-  fields.Require("mlp_only_layers", nlohmann::json::array());
-}
 
 // A cap that is null is none, and a missing one the class's.
 double ReadCap(ConfigFields& fields, const std::string& field, double usual) {

@@ -12,6 +12,7 @@
 #include "planner/cli/model/linear_layer_names.h"
 #include "planner/cli/model/merge_adapters.h"
 #include "planner/cli/model/model_folder.h"
+#include "planner/core/contract/model_experts.h"
 
 namespace penstock::cli {
 namespace {
@@ -47,6 +48,9 @@ std::string FeedForwardText(const v1::ModelSpec& model) {
       absl::StrCat(model.experts(), " experts of ", model.ffn(), ", ", model.experts_per_token(), " a token");
   if (model.shared_expert_ffn() > 0)
     absl::StrAppend(&text, ", and one of ", model.shared_expert_ffn(), " that all share");
+  if (model.dense_layers_size() > 0)
+    absl::StrAppend(&text, "; ", core::DenseWidth(model), " in layers ",
+                    absl::StrJoin(model.dense_layers(), ", "), ", which have none");
   return text;
 }
 

@@ -163,7 +163,7 @@ class Draw:
         config |= {"use_sliding_window": self.chance(), "sliding_window": self.one(2, 5, 9)}
         config |= {"moe_intermediate_size": self.one(8, 12), "num_experts": self.one(2, 4), "num_experts_per_tok": self.one(1, 2)}
         config |= {"norm_topk_prob": self.chance(), "decoder_sparse_step": self.one(1, 1, 1, 2)}
-        return "Qwen3MoeForCausalLM", config, "decoder_sparse_step" if config["decoder_sparse_step"] == 2 else ""
+        return "Qwen3MoeForCausalLM", config, "decoder_sparse_step" if config["decoder_sparse_step"] > config["num_hidden_layers"] else ""
 
     def qwen2_moe(self):
         config = self.decoder(own_width=False) | {"qkv_bias": self.chance(0.8), "use_sliding_window": self.chance(0.3), "sliding_window": self.one(2, 5, 9)}
@@ -172,7 +172,7 @@ class Draw:
         config |= {"moe_intermediate_size": self.one(8, 12), "num_experts": self.one(2, 4), "num_experts_per_tok": self.one(1, 2)}
         config |= {"shared_expert_intermediate_size": self.one(6, 10), "norm_topk_prob": self.chance()}
         config["mlp_only_layers"] = self.one([], [], [], [0])
-        return "Qwen2MoeForCausalLM", config, "mlp_only_layers" if config["mlp_only_layers"] else ""
+        return "Qwen2MoeForCausalLM", config, "decoder_sparse_step" if config["num_hidden_layers"] == 1 and config["mlp_only_layers"] else ""
 
     def olmoe(self):
         config = self.decoder(own_width=False) | {"attention_bias": self.chance(0.3), "clip_qkv": self.one(None, 0.3, 1.0)}

@@ -28,6 +28,8 @@ absl::Status CheckParts(const v1::ModelSpec& model, const std::string& family, c
     return NotInFamily(family, "rotary.width", "a part of a head turns alone");
   if (!has.experts && model.experts() > 0)
     return NotInFamily(family, "experts", "its feed-forward parts are not dense");
+  if (!has.dense_layers && model.dense_layers_size() > 0)
+    return NotInFamily(family, "dense_layers", "some layers have no experts");
   if (!has.shared_expert && model.shared_expert_ffn() > 0)
     return NotInFamily(family, "shared_expert_ffn", "all tokens share an expert");
   if (!has.clip && model.query_key_value_clip() > 0)

@@ -21,6 +21,7 @@ struct FamilyParts {
   bool logit_cap = false;
   bool part_of_heads_turns = false;
   bool experts = false;
+  bool dense_layers = false;
   bool shared_expert = false;
   bool clip = false;
   bool head_norms = false;

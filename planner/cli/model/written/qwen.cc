@@ -23,12 +23,13 @@ absl::StatusOr<Json> LikeAQwen3(const v1::ModelSpec& model, const std::string& f
   return config;
 }
 
-// In every layer.
 void AddQwenExperts(const v1::ModelSpec& model, Json& config) {
   config["moe_intermediate_size"] = model.ffn();
+  if (model.dense_ffn() > 0) config["intermediate_size"] = model.dense_ffn();
   AddExperts(model, config);
   config["decoder_sparse_step"] = 1;
   config["mlp_only_layers"] = Json::array();
+  for (const uint32_t layer : model.dense_layers()) config["mlp_only_layers"].push_back(layer - 1);
 }
 
 }  // namespace
@@ -53,10 +54,12 @@ absl::StatusOr<Json> Qwen2MoeConfig(const v1::ModelSpec& model) {
     return NotInFamily(kQwen2Moe, "gated_shared_expert", "no expert is shared and gated");
   if (HasAllBiases(model.attention_biases()))
     return NotInFamily(kQwen2Moe, "attention_biases", "other layers than queries, keys and values have one");
-  PENSTOCK_ASSIGN_OR_RETURN(
-      Json config,
-      LikeALlama(model, kQwen2Moe, "Qwen2MoeForCausalLM",
-                 {.window = true, .windowless_layers = true, .experts = true, .shared_expert = true}));
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kQwen2Moe, "Qwen2MoeForCausalLM",
+                                                    {.window = true,
+                                                     .windowless_layers = true,
+                                                     .experts = true,
+                                                     .dense_layers = true,
+                                                     .shared_expert = true}));
   config["qkv_bias"] = model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE;
   config["shared_expert_intermediate_size"] = model.shared_expert_ffn();
   config["use_sliding_window"] = model.attention_window() > 0;
@@ -68,8 +71,8 @@ absl::StatusOr<Json> Qwen2MoeConfig(const v1::ModelSpec& model) {
 
 absl::StatusOr<Json> Qwen3MoeConfig(const v1::ModelSpec& model) {
   if (!model.head_norms()) return NotInFamily(kQwen3Moe, "head_norms", "queries and keys are not normalised");
-  PENSTOCK_ASSIGN_OR_RETURN(Json config,
-                            LikeAQwen3(model, kQwen3Moe, "Qwen3MoeForCausalLM", {.experts = true}));
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeAQwen3(model, kQwen3Moe, "Qwen3MoeForCausalLM",
+                                                    {.experts = true, .dense_layers = true}));
   // Its class has no list of layers: all have the window.
   config.erase("layer_types");
   AddQwenExperts(model, config);

@@ -27,9 +27,14 @@ TEST(HuggingFaceConfigTest, TheWayBackGivesTheSameModel) {
   yarn["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"truncate", false}};
   Json clipped = Olmoe();
   clipped["clip_qkv"] = 8.0;
-  for (const Json& config : {Llama(),   Mistral(), windowed,   Mixtral(), Qwen2(), by_turns,  Qwen2Moe(),
-                             Qwen3(),   yarn,      Qwen3Moe(), Olmoe(),   clipped, Gpt2(),    T5(),
-                             Granite(), SmolLm3(), Gemma2(),   Gemma3(),  Olmo2(), Phi4Mini()}) {
+  Json some = Qwen3Moe();
+  some["decoder_sparse_step"] = 2U;
+  Json named = Qwen2Moe();
+  named["mlp_only_layers"] = {3, 0};
+  for (const Json& config :
+       {Llama(),  Mistral(),  windowed, Mixtral(),  Qwen2(), by_turns, Qwen2Moe(), Qwen3(),
+        yarn,     Qwen3Moe(), Olmoe(),  clipped,    Gpt2(),  T5(),     Granite(),  SmolLm3(),
+        Gemma2(), Gemma3(),   Olmo2(),  Phi4Mini(), some,    named}) {
     v1::ModelSpec model = SpecOf(config);
     const auto written = ConfigOfModel(model);
     ASSERT_TRUE(written.ok()) << written.status();
@@ -67,6 +72,10 @@ TEST(HuggingFaceConfigTest, AModelOfNoFamilyIsRefusedByItsField) {
   clipped.set_query_key_value_clip(8);
   EXPECT_THAT(refusal(clipped),
               HasSubstr("model.query_key_value_clip: queries, keys and values are clipped"));
+  mixtral = SpecOf(Mixtral());
+  mixtral.add_dense_layers(1);
+  EXPECT_THAT(refusal(mixtral),
+              HasSubstr("model.dense_layers: some layers have no experts, which no mixtral"));
   v1::ModelSpec t5 = SpecOf(T5());
   t5.set_tied_embeddings(false);
   EXPECT_THAT(refusal(t5), HasSubstr("model.tied_embeddings: encoder and decoder have"));

@@ -47,7 +47,8 @@ INSTANTIATE_TEST_SUITE_P(Models, InferenceTest,
                          ::testing::Values("gemma2", "gemma3", "gpt2", "granite", "llama", "llama_tied",
                                            "mistral", "mistral_window", "mixtral", "olmo2", "olmoe", "phi3",
                                            "phi3_long", "qwen2", "qwen2_yarn", "qwen3", "qwen3_moe",
-                                           "qwen2_moe", "smollm3", "t5", "t5_1_1", "t5_unscaled"),
+                                           "qwen2_moe", "qwen3_moe_some", "smollm3", "t5", "t5_1_1",
+                                           "t5_unscaled"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(InferenceTest, TheLossIsThatOfTransformersWhateverIsComputedTogether) {

@@ -247,6 +247,36 @@ def qwen3_moe():
     return transformers.Qwen3MoeForCausalLM(config)
 
 
+def qwen3_moe_some():
+    """Experts in every other layer but one that is named."""
+    config = decoder_config(
+        transformers.Qwen3MoeConfig,
+        num_hidden_layers=6,
+        head_dim=6,
+        moe_intermediate_size=12,
+        num_experts=6,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        decoder_sparse_step=2,
+        mlp_only_layers=[3],
+    )
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
+def qwen2_moe_some():
+    """Layers that are named have no experts, among them the first."""
+    config = decoder_config(
+        transformers.Qwen2MoeConfig,
+        num_hidden_layers=4,
+        moe_intermediate_size=12,
+        shared_expert_intermediate_size=14,
+        num_experts=4,
+        num_experts_per_tok=2,
+        mlp_only_layers=[2, 0],
+    )
+    return transformers.Qwen2MoeForCausalLM(config)
+
+
 def qwen2_moe():
     """An expert that all tokens share, with its gate, and biases of queries, keys and values."""
     config = decoder_config(
@@ -318,9 +348,11 @@ MODELS = {
     "phi3_long": phi3_long,
     "qwen2": qwen2,
     "qwen2_moe": qwen2_moe,
+    "qwen2_moe_some": qwen2_moe_some,
     "qwen2_yarn": qwen2_yarn,
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
+    "qwen3_moe_some": qwen3_moe_some,
     "smollm3": smollm3,
     "t5": t5,
     "t5_1_1": t5_1_1,
