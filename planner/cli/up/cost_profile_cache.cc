@@ -19,6 +19,7 @@
 #include "planner/cli/profile_file.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/measuring_workers.h"
+#include "planner/core/contract/model_experts.h"
 
 namespace penstock::cli {
 namespace {
@@ -155,6 +156,8 @@ std::string CostProfileName(const MeasureOptions& options) {
       model.heads(), Optional("inner", model.attention_inner()), Optional("shared", model.key_value_heads()),
       PartNames(model), "-ffn", model.ffn(), FeedForwardName(model.feed_forward()),
       Optional("experts", model.experts()), Optional("of", model.experts_per_token()),
+      // Costs of layers without experts go by their width, and not by which they are.
+      Optional("dense", model.dense_layers_size() > 0 ? core::DenseWidth(model) : 0),
       Optional("shared-expert", model.shared_expert_ffn()), model.gated_shared_expert() ? "-gated" : "",
       model.router_balance_loss() > 0 ? "-balance-loss" : "", model.router_z_loss() > 0 ? "-z-loss" : "",
       model.head_norms() ? "-head-norms" : "", FamilyPartNames(model), AdapterNames(model),

@@ -22,7 +22,9 @@ namespace {
 uint32_t LayersCalled(const v1::ModelSpec& model, const std::string& kind) {
   if (kind == "encoder") return model.encoder_layers();
   if (kind == "decoder") return model.decoder_layers();
-  return kind == "layer" ? model.layers() : 0;
+  const auto dense = static_cast<uint32_t>(model.dense_layers_size());
+  if (kind == "dense") return dense;
+  return kind == "layer" ? model.layers() - dense : 0;
 }
 
 // Of layers, tables and, where it is not a table, head. By the cost profile, which knows every kind of layer.

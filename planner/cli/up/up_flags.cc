@@ -151,6 +151,11 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
   command.add_flag("--gated-shared-expert", up.gated_shared_expert,
                    "A sigmoid for each token multiplies what it gives");
+  command
+      .add_option("--dense-layers", up.dense_layers,
+                  "With --experts: the layers that have none, counted from 1 (1,3,5)")
+      ->delimiter(',');
+  command.add_option("--dense-ffn", up.dense_ffn, "Inner width of their feed-forward part (that of --ffn)");
   command.add_option("--router-balance-loss", up.router_balance_loss,
                      "Weight of the loss that is added to use experts evenly, of each layer; also with "
                      "--init-from and --model (that of the model, 0)");
@@ -212,6 +217,8 @@ absl::Status RefuseModelFlags(const CLI::App& command, std::vector<const char*> 
                                     "--experts-per-token",
                                     "--shared-expert-ffn",
                                     "--gated-shared-expert",
+                                    "--dense-layers",
+                                    "--dense-ffn",
                                     "--feed-forward",
                                     "--decoder-start-token",
                                     "--vocab"};

@@ -13,6 +13,8 @@
 #include "common/grpc/targets.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/up/check_range.h"
+#include "planner/cli/up/expert_options.h"
 #include "planner/cli/up/host_file.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/total_layers.h"
@@ -26,11 +28,6 @@ constexpr uint64_t kCooldownPart = 5;
 // Beside a GPU a worker's threads prepare tokens and write checkpoints: more of them only get into each
 // other's way.
 constexpr uint32_t kMostThreadsBesideAGpu = 4;
-
-absl::Status CheckRange(absl::string_view flag, uint64_t value, uint64_t least, uint64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
-}
 
 absl::Status CheckNumber(absl::string_view flag, double value, double least, double most) {
   if (value >= least && value <= most) return absl::OkStatus();  // NaN is not
@@ -162,25 +159,6 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
   training.set_clip_norm(options.clip_norm);
   training.set_checkpoint_interval(options.checkpoint_every);
   training.set_iterations(options.iterations);
-}
-
-// Those of the flags, where there are some.
-absl::StatusOr<v1::ModelSpec> WithRouterOptions(const UpOptions& options, v1::ModelSpec model) {
-  const std::pair<const char*, std::optional<double>> factors[] = {
-      {"--router-balance-loss", options.router_balance_loss},
-      {"--router-z-loss", options.router_z_loss},
-      {"--expert-capacity", options.expert_capacity}};
-  for (const auto& [flag, weight] : factors) {
-    if (!weight.has_value()) continue;
-    if (!std::isfinite(*weight) || *weight < 0)
-      return absl::InvalidArgumentError(absl::StrCat(flag, " ", *weight, ": must be a number of at least 0"));
-    if (model.experts() == 0)
-      return absl::InvalidArgumentError(absl::StrCat(flag, ": the model has no experts, and so no router"));
-  }
-  if (options.router_balance_loss.has_value()) model.set_router_balance_loss(*options.router_balance_loss);
-  if (options.router_z_loss.has_value()) model.set_router_z_loss(*options.router_z_loss);
-  if (options.expert_capacity.has_value()) model.set_expert_capacity_factor(*options.expert_capacity);
-  return model;
 }
 
 }  // namespace
@@ -326,21 +304,7 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
                      " is no multiple of --heads ", options.heads));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, core::kMostFeedForwardWidth));
-  if (options.experts > 0) {
-    if (options.architecture == v1::ARCHITECTURE_T5)
-      return absl::InvalidArgumentError("--experts: a T5 has none; use --architecture gpt");
-    PENSTOCK_RETURN_IF_ERROR(CheckRange("--experts", options.experts, 1, core::kMostExperts));
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckRange("--experts-per-token", options.experts_per_token, 1, options.experts));
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckRange("--shared-expert-ffn", options.shared_expert_ffn, 0, core::kMostFeedForwardWidth));
-    if (options.gated_shared_expert && options.shared_expert_ffn == 0)
-      return absl::InvalidArgumentError("--gated-shared-expert: there is none; give --shared-expert-ffn");
-  } else if (options.shared_expert_ffn > 0 || options.gated_shared_expert) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.shared_expert_ffn > 0 ? "--shared-expert-ffn" : "--gated-shared-expert",
-                     ": stands beside other experts; give --experts"));
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckExperts(options));
   PENSTOCK_RETURN_IF_ERROR(CheckLimits(limits));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--vocab", vocab, 2, core::kMostVocab));
   v1::ModelSpec model;
@@ -358,14 +322,7 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
   model.set_attention_inner(options.attention_inner);
   model.set_ffn(options.ffn);
   model.set_feed_forward(options.feed_forward);
-  if (options.experts > 0) {
-    model.set_experts(options.experts);
-    model.set_experts_per_token(options.experts_per_token);
-    model.set_normalised_experts(true);
-    model.set_shared_expert_ffn(options.shared_expert_ffn);
-    model.set_gated_shared_expert(options.gated_shared_expert);
-    model.set_feed_forward_biases(v1::BIASES_NONE);
-  }
+  SetExperts(options, model);
   model.set_vocab(vocab);
   model.set_max_sequence_length(LongestOf(limits));
   model.set_dtype(options.dtype);

@@ -135,6 +135,9 @@ struct UpOptions {
   // 0: none.
   uint32_t shared_expert_ffn = 0;
   bool gated_shared_expert = false;
+  // From 1; and the width of their feed-forward part, 0: `ffn`.
+  std::vector<uint32_t> dense_layers;
+  uint32_t dense_ffn = 0;
   // Of any model with experts; empty: as the model has them.
   std::optional<double> router_balance_loss;
   std::optional<double> router_z_loss;

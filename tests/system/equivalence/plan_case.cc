@@ -37,6 +37,8 @@ struct Model {
   bool divided_experts = false;
   // One that all tokens share, norms over all heads in place of each, clipped heads, and losses of routers.
   bool shared_expert = false;
+  // Some layers have no experts, and a width of their own.
+  bool dense_layers = false;
 };
 constexpr Model kModels[] = {
     {"Gpt", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0},
@@ -49,6 +51,9 @@ constexpr Model kModels[] = {
      /*experts=*/true, /*divided_experts=*/false, /*shared_expert=*/true},
     {"SharedBesideDivided", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true,
      /*tied=*/false, /*experts=*/true, /*divided_experts=*/true, /*shared_expert=*/true},
+    {"SomeDividedExperts", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true,
+     /*tied=*/false, /*experts=*/true, /*divided_experts=*/true, /*shared_expert=*/false,
+     /*dense_layers=*/true},
     {"GptGatedTied", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_GELU, 0, 0, /*llama=*/false, /*tied=*/true},
     {"T5GatedTied", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_GATED_GELU, 0, 0, /*llama=*/false, /*tied=*/true},
 };
@@ -245,6 +250,19 @@ void SetSlowExchanges(v1::Cluster& cluster) {
   cluster.set_inter_node_collective_bytes_per_second(3e8);
 }
 
+// First, between, and behind layers with experts; stages of one layer and of several have none or some.
+void SetDenseLayers(v1::JobSpec& job) {
+  v1::ModelSpec& spec = *job.mutable_model();
+  for (const uint32_t layer : {1, 2, 4, 7}) spec.add_dense_layers(layer);
+  spec.set_dense_ffn(20);
+  spec.set_router_balance_loss(0.3);
+  v1::CostProfile& profile = *job.mutable_profile();
+  v1::LayerCost dense = profile.layers(0);
+  dense.set_name("dense");
+  dense.mutable_forward()->set_target_token_ns(dense.forward().target_token_ns() / 2);
+  *profile.add_layers() = dense;
+}
+
 void SetModel(const Model& model, v1::JobSpec& job) {
   v1::ModelSpec& spec = *job.mutable_model();
   spec.set_architecture(model.architecture);
@@ -273,6 +291,7 @@ void SetModel(const Model& model, v1::JobSpec& job) {
     spec.set_router_z_loss(0.2);
     spec.set_expert_capacity_factor(0.9);
   }
+  if (model.dense_layers) SetDenseLayers(job);
   if (model.divided_experts) SetSlowExchanges(*job.mutable_profile()->mutable_cluster());
   if (model.architecture != v1::ARCHITECTURE_T5) return;
   spec.set_layers(0);
@@ -347,6 +366,7 @@ ReferenceModel ReferenceOf(const v1::ModelSpec& model) {
       .rotary_factor = std::max(1.0, model.rotary().factor()),
       .tied_head = model.tied_head(),
       .tied_embeddings = model.tied_embeddings()};
+  reference.dense_layers.assign(model.dense_layers().begin(), model.dense_layers().end());
   if (reference.relative_position_buckets == 0) reference.relative_position_buckets = 32;
   if (reference.relative_position_max_distance == 0) reference.relative_position_max_distance = 128;
   using FeedForward = ReferenceModel::FeedForward;

@@ -42,6 +42,8 @@ struct ReferenceModel {
   // GPT: experts in place of a dense part; 0: none. The weights of a token's experts sum to 1.
   int64_t experts = 0;
   int64_t experts_per_token = 0;
+  // Counted from 1: layers with a dense part.
+  std::vector<int64_t> dense_layers;
   // Or are the router's.
   bool normalised_experts = true;
   // Beside them one that all tokens share, gated; 0: none.

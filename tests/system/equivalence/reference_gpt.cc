@@ -4,6 +4,7 @@
 // of queries and keys. Qwen2-MoE and OLMoE: a shared expert, clipped heads, and losses of routers.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/system/equivalence/reference_model.h"
@@ -194,7 +195,7 @@ at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const R
     const std::string layer = "layers." + std::to_string(i);
     x = x + Attend(Norm(x, p, layer + ".attention_norm", model), tokens.positions, p, layer, model);
     const at::Tensor normalised = Norm(x, p, layer + ".ffn_norm", model);
-    if (model.experts == 0) {
+    if (model.experts == 0 || std::ranges::count(model.dense_layers, i + 1) > 0) {
       x = x + FeedForward(normalised, p, layer + ".ffn", model);
       continue;
     }

@@ -127,6 +127,16 @@ TEST_F(TwoMeshesTest, RanksThatDivideExpertsTrainAsOneRankDoesAndGoOnFromItsChec
   EXPECT_NEAR(LastLoss("back", divided, one, model), expected, 1e-9);
 }
 
+TEST_F(TwoMeshesTest, LayersWithoutExpertsTrainOnRanksThatDivideThoseOfOthersAsOnOne) {
+  const Flags model = {"--experts",   "4",  "--ffn",   "32",      "--dense-layers",         "1,3",
+                       "--dense-ffn", "48", "--dtype", "float64", "--shard-optimizer-state"};
+  const Flags one = {"--pp", "1", "--dp", "1"},
+              divided = {"--pp", "2", "--dp", "1", "--cp", "2", "--ep", "2"};
+  const double expected = LastLoss("one", one, one, model);
+  EXPECT_NEAR(LastLoss("divided", one, divided, model), expected, 1e-9);
+  EXPECT_NEAR(LastLoss("back", divided, one, model), expected, 1e-9);
+}
+
 TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
   const auto arguments = [&](const std::string& run_dir) {
     return UpArguments({"--iterations", "90", "--checkpoint-every", "10", "--json", "--run-dir", run_dir});

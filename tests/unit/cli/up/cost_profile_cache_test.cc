@@ -50,7 +50,7 @@ TEST(CostProfileCacheTest, TheNameIsReadable) {
 }
 
 TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
-  std::vector<v1::ModelSpec> models(25, Model());
+  std::vector<v1::ModelSpec> models(27, Model());
   models[1].set_architecture(v1::ARCHITECTURE_T5);
   models[2].set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
   models[3].set_attention_inner(128);
@@ -76,6 +76,11 @@ TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
   models[22].set_router_balance_loss(0.1);
   models[23].set_router_z_loss(0.1);
   models[24].add_windowless_layers(2);
+  models[25].set_experts(4);
+  models[25].add_dense_layers(2);
+  models[26].set_experts(4);
+  models[26].add_dense_layers(2);
+  models[26].set_dense_ffn(96);
   std::set<std::string> names = {Name(Model(), 2)};
   for (const v1::ModelSpec& model : models) names.insert(Name(model));
   EXPECT_EQ(names.size(), models.size() + 1);

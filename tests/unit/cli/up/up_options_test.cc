@@ -12,6 +12,7 @@
 namespace penstock::cli {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 v1::ModelSpec SmallModel() { return *ModelOfFlags(UpOptions(), 64); }
@@ -316,42 +317,6 @@ TEST(UpOptionsTest, DataAndProfileFitTheDevice) {
                         up.simulation.slow_ranks = {{1, 2}};
                       }),
               HasSubstr("--slow-rank: there is no rank 1"));
-}
-
-TEST(UpOptionsTest, AnExpertThatAllShareStandsBesideOthers) {
-  UpOptions options;
-  options.experts = 4;
-  options.shared_expert_ffn = 96;
-  options.gated_shared_expert = true;
-  const v1::ModelSpec model = *ModelOfFlags(options, 64);
-  EXPECT_EQ(model.shared_expert_ffn(), 96);
-  EXPECT_TRUE(model.gated_shared_expert());
-  options.shared_expert_ffn = 0;
-  EXPECT_THAT(std::string(ModelOfFlags(options, 64).status().message()),
-              HasSubstr("--gated-shared-expert: there is none; give --shared-expert-ffn"));
-  options = UpOptions();
-  options.shared_expert_ffn = 96;
-  EXPECT_THAT(std::string(ModelOfFlags(options, 64).status().message()),
-              HasSubstr("--shared-expert-ffn: stands beside other experts; give --experts"));
-}
-
-TEST(UpOptionsTest, LossesOfRoutersAreThoseOfTheFlagsOrTheModels) {
-  UpOptions options;
-  options.experts = 4;
-  v1::ModelSpec model = *ModelOfFlags(options, 64);
-  model.set_router_balance_loss(0.01);
-  model.set_router_z_loss(0.02);
-  options.router_z_loss = 0;
-  const auto job = MakeJobSpec(options, model);
-  ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->model().router_balance_loss(), 0.01);
-  EXPECT_EQ(job->model().router_z_loss(), 0);
-  options.router_z_loss = -1;
-  EXPECT_THAT(std::string(MakeJobSpec(options, model).status().message()),
-              HasSubstr("--router-z-loss -1: must be a number of at least 0"));
-  options.router_z_loss = 0.1;
-  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()),
-              HasSubstr("--router-z-loss: the model has no experts"));
 }
 
 TEST(UpOptionsTest, TheCapacityOfExpertsIsThatOfTheFlagOrTheModels) {
