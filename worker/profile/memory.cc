@@ -325,7 +325,13 @@ LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk
 }
 
 LayerBytes DenseLayerBytes(const ModelConfig& config, int64_t scores_per_chunk) {
-  return DecoderLayerBytes(WithoutExperts(config), scores_per_chunk);
+  LayerBytes bytes = DecoderLayerBytes(WithoutExperts(config), scores_per_chunk);
+  // Whose each token is, which a stage keeps whether its own layers ask or not.
+  if (config.counts_routed_samples()) {
+    for (TokenBytes* stored : {&bytes.stored_none, &bytes.stored_selective, &bytes.stored_full})
+      stored->target += kIndexBytes;
+  }
+  return bytes;
 }
 
 LayerBytes HeadBytes(const ModelConfig& config) {

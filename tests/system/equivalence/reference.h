@@ -43,7 +43,7 @@ struct ReferenceModel {
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   // Counted from 1: layers with a dense part.
-  std::vector<int64_t> dense_layers;
+  std::vector<int64_t> dense_layers = {};
   // Or are the router's.
   bool normalised_experts = true;
   // Beside them one that all tokens share, gated; 0: none.

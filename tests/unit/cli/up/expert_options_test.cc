@@ -73,7 +73,7 @@ TEST(ExpertOptionsTest, LossesOfRoutersAreThoseOfTheFlagsOrTheModels) {
   EXPECT_THAT(std::string(MakeJobSpec(options, model).status().message()),
               HasSubstr("--router-z-loss -1: must be a number of at least 0"));
   options.router_z_loss = 0.1;
-  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()),
+  EXPECT_THAT(std::string(MakeJobSpec(options, *ModelOfFlags(UpOptions(), 64)).status().message()),
               HasSubstr("--router-z-loss: the model has no experts"));
 }
 

@@ -91,8 +91,10 @@ TEST_P(MemoryOfParts, IsThatOfTheWholeUnlessOnePartIsMostOfIt) {
            {std::vector<uint32_t>{0, 12}, {0, 6, 12}, {0, 2, 12}, {0, 4, 8, 12}, {0, 2, 4, 8, 12}}) {
         shape.part_rows = part_rows;
         const uint32_t last = kRows - part_rows[part_rows.size() - 2];
+        // What waits for rows of the layer below a dense one waits a layer longer.
+        const double even = dense.empty() ? 1.0 : 1.03;
         EXPECT_LE(PeakOfExpertRank(shape, recompute, split, tensors, dense),
-                  (2 * last <= kRows ? 1.0 : 1.13) * whole)
+                  (2 * last <= kRows ? even : 1.13) * whole)
             << part_rows.size() - 1 << " parts, the last of " << last << " rows, full " << recompute.full
             << ", selective " << recompute.selective << ", split " << split;
       }
