@@ -25,7 +25,7 @@ void FillLayer(v1::LayerCost& layer, const char* name, double parameter_bytes) {
   layer.mutable_peak()->set_target_token_bytes(4000);
 }
 
-v1::ProfileFile SmallProfile() {
+v1::ProfileFile SmallProfile(bool dense_layers) {
   v1::ProfileFile file;
   v1::ModelSpec& model = *file.mutable_model();
   model.set_architecture(v1::ARCHITECTURE_GPT);
@@ -40,6 +40,7 @@ v1::ProfileFile SmallProfile() {
   profile.set_name("small");
   profile.set_version(1);
   FillLayer(*profile.add_layers(), "layer", 200'000);
+  if (dense_layers) FillLayer(*profile.add_layers(), "dense", 100'000);
   FillLayer(*profile.add_layers(), "head", 65'536);
   profile.set_embedding_parameter_bytes(196'608);
   profile.mutable_embedding_forward()->set_target_token_ns(20);
@@ -71,9 +72,9 @@ Ended Penstock::Run(const std::vector<std::string>& arguments, absl::Duration li
   return {status.has_value() ? status->code : -1, folder_.Read(run + ".out"), folder_.Read(run + ".err")};
 }
 
-std::string Penstock::WriteProfile() const {
+std::string Penstock::WriteProfile(bool dense_layers) const {
   std::string json;
-  EXPECT_TRUE(google::protobuf::util::MessageToJsonString(SmallProfile(), &json).ok());
+  EXPECT_TRUE(google::protobuf::util::MessageToJsonString(SmallProfile(dense_layers), &json).ok());
   return folder_.Write("profile.json", json);
 }
 

@@ -29,8 +29,9 @@ class Penstock {
 
   const TemporaryFolder& folder() const { return folder_; }
 
-  // Writes a cost profile of a small GPT of 4 layers and returns its path.
-  std::string WriteProfile() const;
+  // Writes a cost profile of a small GPT of 4 layers and returns its path; with figures of layers without
+  // experts on request.
+  std::string WriteProfile(bool dense_layers = false) const;
   // Writes lengths of `samples` samples, the i-th of (i % 5) * 8 input and 4 + i % 7 target tokens.
   std::string WriteLengths(int samples) const;
   // "plan" or "compare" with profile, lengths and rows 0:24.

@@ -62,8 +62,9 @@ class ModelsTest : public testing::TestWithParam<std::string> {
         "up --pp 2 --global-batch 5 --max-length 32 --iterations 2 --warmup 0 --lr 1e-3 "
         "--threads 1 --json",
         ' ');
-    for (const std::string& argument :
-         {std::string("--dataset"), Path("data"), std::string("--profile"), penstock_.WriteProfile()}) {
+    const bool some_experts = GetParam() == "qwen3_moe_some";
+    for (const std::string& argument : {std::string("--dataset"), Path("data"), std::string("--profile"),
+                                        penstock_.WriteProfile(some_experts)}) {
       arguments.push_back(argument);
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
