@@ -248,6 +248,7 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
   const LevelCounts levels = CountLevels(layers, recompute);
   double time = 0;
   for (const LayerKind kind : kKindsOfStacks) {
+    if (!layers.has(kind)) continue;
     for (int level = 0; level < kRecomputeLevels; ++level) {
       time += levels.counts[kind][level] * costs.backward[kind][level];
     }

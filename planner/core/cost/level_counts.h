@@ -20,13 +20,21 @@ inline LevelCounts CountLevels(const Stage& stage, const StageRecompute& recompu
   LevelCounts result;
   const int32_t full = std::min(recompute.full, stage.layers());
   const int32_t recomputed = std::min(recompute.full + recompute.selective, stage.layers());
-  for (const LayerKind kind : kKindsOfStacks) {
-    const int full_here = stage.count_below(kind, full);
-    const int recomputed_here = stage.count_below(kind, recomputed);
+  const auto set = [&](LayerKind kind, int full_here, int recomputed_here, int layers) {
     result.counts[kind][kKeepInput] = full_here;
     result.counts[kind][kKeepSelective] = recomputed_here - full_here;
-    result.counts[kind][kKeepAll] = stage.count(kind) - recomputed_here;
-  }
+    result.counts[kind][kKeepAll] = layers - recomputed_here;
+  };
+  const int full_encoders = std::min(full, stage.encoder_layers);
+  const int recomputed_encoders = std::min(recomputed, stage.encoder_layers);
+  set(kEncoder, full_encoders, recomputed_encoders, stage.encoder_layers);
+  // Searches ask again and again, and nearly all stages have none.
+  const bool some_dense = !stage.dense.empty();
+  const int full_dense = some_dense ? stage.count_below(kDense, full) : 0;
+  const int recomputed_dense = some_dense ? stage.count_below(kDense, recomputed) : 0;
+  if (some_dense) set(kDense, full_dense, recomputed_dense, stage.count(kDense));
+  set(kDecoder, full - full_encoders - full_dense, recomputed - recomputed_encoders - recomputed_dense,
+      stage.count(kDecoder));
   return result;
 }
 

@@ -155,6 +155,7 @@ int64_t MemoryModel::StoredBytes(int stage, const StageMemory& memory,
   const LevelCounts levels = CountLevels(this->stage(stage), recompute);
   int64_t bytes = memory.stored_head;
   for (const LayerKind kind : kKindsOfStacks) {
+    if (!this->stage(stage).has(kind)) continue;
     for (int level = 0; level < kRecomputeLevels; ++level) {
       bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
     }

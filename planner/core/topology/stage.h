@@ -42,6 +42,7 @@ struct Stage {
         return last ? 1 : 0;
     }
   }
+  bool has(LayerKind kind) const { return count(kind) > 0; }
   // Of the lowest so many layers.
   int32_t count_below(LayerKind kind, int32_t layers) const {
     const int32_t encoders = std::min(layers, encoder_layers);
