@@ -128,7 +128,7 @@ TEST_F(TwoMeshesTest, RanksThatDivideExpertsTrainAsOneRankDoesAndGoOnFromItsChec
 }
 
 TEST_F(TwoMeshesTest, LayersWithoutExpertsTrainOnRanksThatDivideThoseOfOthersAsOnOne) {
-  const Flags model = {"--experts",   "4",  "--ffn",   "32",      "--dense-layers",         "1,3",
+  const Flags model = {"--experts",   "4",  "--ffn",   "32",      "--dense-layers",         "1",
                        "--dense-ffn", "48", "--dtype", "float64", "--shard-optimizer-state"};
   const Flags one = {"--pp", "1", "--dp", "1"},
               divided = {"--pp", "2", "--dp", "1", "--cp", "2", "--ep", "2"};
