@@ -98,7 +98,8 @@ class Measurement {
  public:
   Measurement(const ModelConfig& config, const MeasureSettings& settings, const MeasuredDevice& device,
               NanosecondClock clock)
-      : config_(config),
+      : model_(config),
+        config_(WithExpertsEverywhere(config)),
         place_(device.place),
         shapes_(MeasuredShapes(config, kMostTokens)),
         layers_(config.encoder_layers + config.layers),
@@ -109,7 +110,6 @@ class Measurement {
         time_(device, {.threads = settings.threads, .shared_cores = settings.shared_cores}, std::move(clock),
               KeptPulse()) {
     if (!config.dense_layers.empty()) dense_ = WithoutExperts(config);
-    config_ = WithExpertsEverywhere(config);
     // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
     if (!IsT5()) return;
     config_.encoder_layers = 2;
@@ -141,8 +141,12 @@ class Measurement {
     const double share = IsT5() || dense_.has_value() ? kLayerShare / 2 : kLayerShare;
     PENSTOCK_ASSIGN_OR_RETURN(profile.layer,
                               Layer("layer", config_, share, &profile.optimizer_ns_per_parameter_byte));
+    profile.layer.parameter_bytes = DecoderParameterBytes(config_);
+    profile.layer.bytes = DecoderLayerBytes(config_, ScoresPerChunk());
     if (!dense_.has_value()) return absl::OkStatus();
     PENSTOCK_ASSIGN_OR_RETURN(profile.dense, Layer("dense", *dense_, share, /*optimizer_ns=*/nullptr));
+    profile.dense->parameter_bytes = DenseParameterBytes(model_);
+    profile.dense->bytes = DenseLayerBytes(model_, ScoresPerChunk());
     return absl::OkStatus();
   }
 
@@ -207,7 +211,7 @@ class Measurement {
     return StageRun::Create(model, part.range, group, layers_, place_, time_.clocks());
   }
 
-  // Of the decoder, or of a decoder-only model, all of whose layers are alike but for their windows.
+  // Times of the decoder, or of a decoder-only model, all of whose layers are alike but for their windows.
   // `optimizer_ns`: may be null.
   absl::StatusOr<MeasuredLayer> Layer(const std::string& name, const ModelConfig& model, double share,
                                       double* optimizer_ns) {
@@ -230,8 +234,6 @@ class Measurement {
     MeasuredLayer layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
     if (model.experts > 0) PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, layer));
-    layer.parameter_bytes = DecoderParameterBytes(model);
-    layer.bytes = DecoderLayerBytes(model, ScoresPerChunk());
     if (optimizer_ns != nullptr) {
       PENSTOCK_ASSIGN_OR_RETURN(*optimizer_ns, MeasureOptimizer(run));
     }
@@ -293,6 +295,8 @@ class Measurement {
     return pulse != nullptr && pulse->values.size() == 1 ? pulse->values.front() : 0;
   }
 
+  // As it was asked for.
+  const ModelConfig model_;
   // Every layer has experts, if the model has some; and of layers that have none, where there are both.
   ModelConfig config_;
   std::optional<ModelConfig> dense_;

@@ -119,12 +119,14 @@ TEST(MeasureProfile, LayersWithoutExpertsHaveTimesOfTheirOwn) {
   config.experts_per_token = 2;
   config.dense_layers = {0};
   config.dense_ffn = 12 * kHidden;
+  config.router_z_loss = 0.1;
   const WorkClock clock;
   const auto profile = MeasureProfile(config, {.seconds = 2.0, .tensor_degrees = {2}}, MeasuredDevice(),
                                       [&] { return clock.Now(); });
   ASSERT_TRUE(profile.ok()) << profile.status();
   ASSERT_TRUE(profile->dense.has_value());
   EXPECT_EQ(profile->dense->parameter_bytes, DenseParameterBytes(config));
+  EXPECT_EQ(profile->dense->bytes.stored_full.target, DenseLayerBytes(config).stored_full.target);
   EXPECT_EQ(profile->layer.parameter_bytes, DecoderParameterBytes(config));
   for (const TokenFigures& tokens : {Target(4, 128), Target(16, 128)}) {
     const double attention =
