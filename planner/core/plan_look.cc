@@ -31,10 +31,4 @@ absl::StatusOr<std::unique_ptr<PlanLook>> Planner::Look(const v1::Batch& proto, 
   return std::unique_ptr<PlanLook>(new PlanLook(*this, std::move(batch), stop));
 }
 
-absl::StatusOr<int64_t> Planner::LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks,
-                                        StopToken stop) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlanLook> look, Look(batch, stop));
-  return look->AtNs(sight, run_tasks);
-}
-
 }  // namespace penstock::core

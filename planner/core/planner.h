@@ -24,7 +24,6 @@
 #include "planner/core/model/types.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/parallel/stop.h"
-#include "planner/core/search/sight.h"
 
 namespace penstock::core {
 
@@ -71,8 +70,6 @@ class Planner {
   // To see what a plan is about to take before it is made (plan_look.h). The planner must outlive it.
   // Possible errors: those of ValidateBatch.
   absl::StatusOr<std::unique_ptr<PlanLook>> Look(const v1::Batch& batch, StopToken stop = {}) const;
-  absl::StatusOr<int64_t> LookNs(const v1::Batch& batch, Sight sight, const RunTasks& run_tasks = RunSerially,
-                                 StopToken stop = {}) const;
 
   // Of samples that are not learnt (Plan.forward_only, execution.md, section 16). Possible errors:
   // as MakePlan.

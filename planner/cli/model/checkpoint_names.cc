@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/cli/model/hugging_face_config.h"
+#include "planner/core/contract/model_experts.h"
 
 namespace penstock::cli {
 namespace {
@@ -155,7 +156,7 @@ void NameList::AddExperts(const std::string& family, const std::string& layer, c
 
 void NameList::AddFeedForward(const std::string& family, const std::string& layer, const std::string& block) {
   // Of a layer without experts among others.
-  const int64_t ffn = model_.dense_ffn() > 0 ? model_.dense_ffn() : ffn_;
+  const int64_t ffn = core::DenseWidth(model_);
   const bool biases = model_.feed_forward_biases() != v1::BIASES_NONE;
   if (family == kStarcoder2) {
     AddLinear(layer + "ffn.up", {{block + "mlp.c_fc", ffn_}}, hidden_, biases);

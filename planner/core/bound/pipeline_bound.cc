@@ -17,6 +17,19 @@ void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
   sum->target += layers * bytes.target;
 }
 
+// By kind: of(layer), and of(layer, form) of the closed forms of its backward pass.
+template <typename Of>
+LayerVector OfLayers(const std::array<LayerBound, kLayerKinds>& layers, const Of& of) {
+  LayerVector result = {};
+  for (const LayerKind kind : kAllKinds) result[kind] = of(layers[kind]);
+  for (const LayerKind kind : kKindsOfStacks) {
+    const BackwardForms& backward = layers[kind].backward_forms;
+    result[kInputGradients + kind] = of(layers[kind], backward.input);
+    result[kWeightGradients + kind] = of(layers[kind], backward.weight);
+  }
+  return result;
+}
+
 // Gathers and sums over tensor ranks in a forward or in a backward pass, at the level that has fewest.
 void AddExchange(const Stage& stage, bool divided, bool forward, LayerVector* pass) {
   for (const LayerKind kind : kKindsOfStacks) {
@@ -148,13 +161,9 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
 }
 
 LayerVector PipelineBound::Linear(const TokenSums& sums) const {
-  LayerVector linear = {};
-  for (const LayerKind kind : kAllKinds) linear[kind] = layers[kind].Linear(sums);
-  for (const LayerKind kind : kKindsOfStacks) {
-    const BackwardForms& backward = layers[kind].backward_forms;
-    linear[kInputGradients + kind] = layers[kind].Linear(backward.input, sums);
-    linear[kWeightGradients + kind] = layers[kind].Linear(backward.weight, sums);
-  }
+  LayerVector linear = OfLayers(layers, [&](const LayerBound& layer, const auto&... backward) {
+    return layer.Linear(backward..., sums);
+  });
   linear[kSourceEmbedding] = LinearNs(embedding, SourceSide(sums)) / contexts;
   linear[kTargetEmbedding] = LinearNs(embedding, TargetSide(sums)) / contexts;
   linear[kSourceExchange] = exchange_token_ns / contexts * sums.source;
@@ -163,13 +172,9 @@ LayerVector PipelineBound::Linear(const TokenSums& sums) const {
 }
 
 LayerVector PipelineBound::Overhead(const TokenSums& each) const {
-  LayerVector overhead = {};
-  for (const LayerKind kind : kAllKinds) overhead[kind] = layers[kind].Overhead(each);
-  for (const LayerKind kind : kKindsOfStacks) {
-    const BackwardForms& backward = layers[kind].backward_forms;
-    overhead[kInputGradients + kind] = layers[kind].Overhead(backward.input, each);
-    overhead[kWeightGradients + kind] = layers[kind].Overhead(backward.weight, each);
-  }
+  LayerVector overhead = OfLayers(layers, [&](const LayerBound& layer, const auto&... backward) {
+    return layer.Overhead(backward..., each);
+  });
   overhead[kSourceEmbedding] = OverheadNs(embedding, SourceSide(each), contexts);
   overhead[kTargetEmbedding] = OverheadNs(embedding, TargetSide(each), contexts);
   overhead[kSourceExchange] = exchange_ns;

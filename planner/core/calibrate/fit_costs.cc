@@ -62,7 +62,7 @@ class CostFit {
         here[forward_.parts()[i].kind] += fitted_[i] * parts[i];
       const Stage& holds = costs_.stage(stage);
       for (const LayerKind kind : kAllKinds) {
-        if (holds.count(kind) > 0) (*layers)[kind] = here[kind] / holds.count(kind);
+        if (holds.has(kind)) (*layers)[kind] = here[kind] / holds.count(kind);
       }
     }
     return true;
@@ -125,7 +125,7 @@ class CostFit {
       costs_.layer_model().Layers(pass.sums, &base);
       const Stage& stage = costs_.stage(pass.stage);
       for (const LayerKind kind : kKindsOfStacks) {
-        if (stage.count(kind) == 0 || base.forward[kind] <= 0) continue;
+        if (!stage.has(kind) || base.forward[kind] <= 0) continue;
         const double fitted =
             stage.count(kind) * layers[kind] / base.forward[kind] * factors_.backward_ratio[kind][kKeepAll];
         foreseen += fitted * base.weight[kind];

@@ -46,7 +46,7 @@ class FullestRows {
 // Whether a stage there has a layer with experts.
 bool HasExperts(const PipelineShape& shape, int position) {
   for (size_t stage = 0; stage < shape.stages.size(); ++stage)
-    if (shape.position_of_stage[stage] == position && shape.stages[stage].count(kDecoder) > 0) return true;
+    if (shape.position_of_stage[stage] == position && shape.stages[stage].has(kDecoder)) return true;
   return false;
 }
 

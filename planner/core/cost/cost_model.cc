@@ -354,7 +354,7 @@ int64_t CostModel::RingNs(int64_t bytes, const std::vector<int32_t>& ranks) cons
 
 int64_t CostModel::HalfOfAllReduceNs(int stage, int tensor) const {
   const int64_t common = RingNs(common_bytes_[stage], topology_.GradientGroup(stage, tensor));
-  if (!group().divides_experts() || this->stage(stage).count(kDecoder) == 0) return common;
+  if (!group().divides_experts() || !this->stage(stage).has(kDecoder)) return common;
   int64_t experts = 0;
   for (int expert = tensor; expert < group().expert; expert += group().tensor)
     experts = std::max(experts, RingNs(expert_bytes_[stage], topology_.ExpertGradientGroup(stage, expert)));

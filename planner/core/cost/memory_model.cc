@@ -48,7 +48,7 @@ MemoryModel::MemoryModel(const Profile& profile, const Job& job, const Topology&
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element) {
   for (const Stage& stage : topology.shape().stages) {
-    for (const LayerKind kind : kKindsOfStacks) has_kind_[kind] = has_kind_[kind] || stage.count(kind) > 0;
+    for (const LayerKind kind : kKindsOfStacks) has_kind_[kind] = has_kind_[kind] || stage.has(kind);
   }
 }
 
@@ -102,11 +102,11 @@ StageMemory MemoryModel::OnStage(int stage, const Share& share, const ShareMemor
   const TokenSums& sums = share.sums;
   const Stage& layers = this->stage(stage);
   StageMemory memory;
-  memory.rows = layers.count(kDecoder) > 0 ? of_share.rows : 0;
+  memory.rows = layers.has(kDecoder) ? of_share.rows : 0;
   memory.gathered = of_share.gathered;
   memory.keys_values = of_share.keys_values;
   for (const LayerKind kind : kKindsOfStacks) {
-    if (layers.count(kind) == 0) continue;
+    if (!layers.has(kind)) continue;
     const ShareMemory::Layer& layer = of_share.layer[kind];
     memory.stored_layer[kind] = layer.stored;
     memory.peak_layer[kind] = layer.peak_at;
@@ -183,7 +183,7 @@ int64_t MemoryModel::BackwardPeak(int stage, const StageMemory& memory,
 int64_t MemoryModel::InputBackwardPeak(int stage, const StageMemory& memory) const {
   int64_t peak = 0;
   for (const LayerKind kind : kKindsOfStacks)
-    if (this->stage(stage).count(kind) > 0) peak = std::max(peak, memory.peak_split[kind]);
+    if (this->stage(stage).has(kind)) peak = std::max(peak, memory.peak_split[kind]);
   return memory.WithExchanged(peak);
 }
 

@@ -84,7 +84,7 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
           ? exchange.expert_ns - beside.HiddenNs(stage.count(kDecoder), levels.counts[kDecoder][kKeepAll],
                                                  each.row_gradients.ns)
           : Exposed(exchange.expert_ns, BackwardWaitingNs(stage, recompute, each.parts), each.overlap);
-  if (stage.count(kDecoder) > 0) {
+  if (stage.has(kDecoder)) {
     exchange.products_beside_return = beside.return_products;
     exchange.products_beside_arrival = beside.arrival_products;
     exchange.others_beside_arrival = beside.arrival_others;

@@ -27,14 +27,8 @@ v1::JobSpec SomeExpertsGpt(const std::vector<uint32_t>& layers_per_stage) {
   v1::JobSpec job = GptJob(static_cast<uint32_t>(layers_per_stage.size()), 1, v1::POLICY_DYNAMIC);
   job.mutable_planning()->mutable_layers_per_stage()->Assign(layers_per_stage.begin(),
                                                              layers_per_stage.end());
-  job.mutable_mesh()->set_context(4);
-  job.mutable_mesh()->set_expert(4);
-  v1::ModelSpec& model = *job.mutable_model();
-  model.set_experts(4);
-  model.set_experts_per_token(1);
-  model.set_ffn(10);
-  model.set_feed_forward_biases(v1::BIASES_NONE);
-  for (const uint32_t layer : {1, 3, 4, 8}) model.add_dense_layers(layer);
+  DivideExperts(job);
+  for (const uint32_t layer : {1, 3, 4, 8}) job.mutable_model()->add_dense_layers(layer);
   v1::LayerCost dense = job.profile().layers(0);
   dense.set_name("dense");
   dense.set_parameter_bytes(job.profile().layers(0).parameter_bytes() / 4);

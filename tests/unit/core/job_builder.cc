@@ -75,6 +75,16 @@ v1::JobSpec GptJob(uint32_t pipeline, uint32_t data, v1::Policy policy) {
   return job;
 }
 
+void DivideExperts(v1::JobSpec& job) {
+  job.mutable_mesh()->set_context(4);
+  job.mutable_mesh()->set_expert(4);
+  v1::ModelSpec& model = *job.mutable_model();
+  model.set_experts(4);
+  model.set_experts_per_token(1);
+  model.set_ffn(10);
+  model.set_feed_forward_biases(v1::BIASES_NONE);
+}
+
 v1::JobSpec T5Job(uint32_t pipeline, uint32_t data, v1::Policy policy) {
   v1::JobSpec job = CommonJob(pipeline, data, policy);
   job.mutable_model()->set_architecture(v1::ARCHITECTURE_T5);

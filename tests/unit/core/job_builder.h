@@ -17,6 +17,9 @@ namespace penstock::core {
 // elements a token.
 v1::JobSpec GptJob(uint32_t pipeline, uint32_t data, v1::Policy policy);
 
+// Gives a GPT 4 experts of the width 10 over 4 context ranks; a token goes to one.
+void DivideExperts(v1::JobSpec& job);
+
 // A T5 of 4 encoder and 4 decoder layers with times of the same size.
 v1::JobSpec T5Job(uint32_t pipeline, uint32_t data, v1::Policy policy);
 

@@ -16,13 +16,7 @@ namespace {
 // expert has 2 * 10, the router 4, queries and outputs 2 * 4, keys and values 2 * 2 * 2.
 v1::JobSpec ExpertsGpt() {
   v1::JobSpec job = GptJob(1, 1, v1::POLICY_DYNAMIC);
-  job.mutable_mesh()->set_context(4);
-  job.mutable_mesh()->set_expert(4);
-  v1::ModelSpec& model = *job.mutable_model();
-  model.set_experts(4);
-  model.set_experts_per_token(1);
-  model.set_ffn(10);
-  model.set_feed_forward_biases(v1::BIASES_NONE);
+  DivideExperts(job);
   return job;
 }
 

@@ -129,7 +129,7 @@ TEST(PlanLookTest, ACloserLookSeesNoMoreThanAGlanceAndNoneChangesWhenItIsAskedAg
     EXPECT_LE(*closer, *glance);
     EXPECT_GE(*closer, (*look)->BoundNs());
     EXPECT_EQ(*(*look)->AtNs(Sight::kCloser, RunSerially), *closer);
-    EXPECT_EQ(*(*planner)->LookNs(batch, Sight::kCloser), *closer);
+    EXPECT_EQ(*(*(*planner)->Look(batch))->AtNs(Sight::kCloser, RunSerially), *closer);
     // To see it takes nothing from the plan.
     const auto plan = (*planner)->MakePlan(batch);
     ASSERT_TRUE(plan.ok()) << plan.status();
