@@ -38,7 +38,7 @@ int FirstWithin(const WindowTable& windows, int last, double bound) {
 }
 
 // Bounds between two that were tried.
-struct Interval {
+struct BoundInterval {
   // Nothing between the two has a smaller objective.
   double objective = 0;
   double low = 0;
@@ -47,7 +47,7 @@ struct Interval {
 };
 
 struct LaterFirst {
-  bool operator()(const Interval& a, const Interval& b) const {
+  bool operator()(const BoundInterval& a, const BoundInterval& b) const {
     if (a.objective != b.objective) return a.objective > b.objective;
     return a.low > b.low;
   }
@@ -75,7 +75,7 @@ class BoundSearch {
   const PartitionSearch& search_;
   std::vector<double> scratch_;
   std::vector<ContiguousPartition> found_;
-  std::priority_queue<Interval, std::vector<Interval>, LaterFirst> open_;
+  std::priority_queue<BoundInterval, std::vector<BoundInterval>, LaterFirst> open_;
   double best_ = kInfinite;
 };
 
@@ -97,7 +97,7 @@ std::vector<ContiguousPartition> BoundSearch::Run(double smallest, double larges
   if (found_.front().ends.empty()) return {};
   if (largest > smallest) Add(smallest, Try(largest));
   while (!open_.empty() && static_cast<int>(found_.size()) < search_.runs && !search_.stop.stopped()) {
-    const Interval interval = open_.top();
+    const BoundInterval interval = open_.top();
     open_.pop();
     if (interval.objective > best_ * (1 + search_.slack)) break;
     const double middle = (interval.low + interval.high) / 2;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/cost/level_counts.h"
 #include "planner/core/planner.h"
@@ -161,7 +162,7 @@ TEST(DenseLayersTest, PartsComputeLayersWithoutExpertsWhileRowsTravel) {
   part.rows_ns = part.row_gradients_ns = 150;
   const std::vector<PartCosts> two = {part, part};
   const auto forward = [&](const std::vector<int32_t>& dense, uint32_t layers) {
-    return ForwardWaitingNs(MakeStages({{layers}}, {.dense = dense}).front(), two);
+    return ForwardWaitingNs(MakeStages(absl::MakeConstSpan(&layers, 1), {.dense = dense}).front(), two);
   };
   EXPECT_EQ(forward({0}, 1), 0);
   // With experts alone: 60 and 40 ns of each part are computed, rows travel four times.
