@@ -71,9 +71,11 @@ ordered_json LooksAt(const core::MeshPlanners& planner, const v1::Batch& batch) 
     looks[name] = {{"ms", Seen(seen)}, {"took_ms", took}};
   };
   look("bound", [&] { return planner.LowerBoundNs(batch); });
-  for (const auto& [name, sight] :
-       {std::pair("glance", core::Sight::kGlance), {"closer", core::Sight::kCloser}})
+  const auto look_with = [&](const char* name, core::Sight sight) {
     look(name, [&] { return planner.LookNs(batch, sight, core::RunSerially, core::StopToken()); });
+  };
+  look_with("glance", core::Sight::kGlance);
+  look_with("closer", core::Sight::kCloser);
   look("plan", [&] { return MakespanOf(planner.MakePlan(batch, core::RunSerially, core::StopToken())); });
   return looks;
 }

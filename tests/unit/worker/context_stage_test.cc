@@ -14,6 +14,7 @@
 #include "tests/support/thread_stage_group.h"
 #include "tests/unit/worker/divided_stages.h"
 #include "tests/unit/worker/model_testing.h"
+#include "tests/unit/worker/tensor_slices.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/stage_checks.h"
 #include "worker/model/transformer_stage.h"
