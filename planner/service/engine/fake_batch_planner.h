@@ -212,14 +212,25 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
   // How often a planner of a job was asked what planning a batch takes.
   int estimates() const { return estimates_; }
 
+  // The iterations of each fit.
+  std::vector<std::vector<uint64_t>> fits() const {
+    MutexLock lock(&mutex_);
+    return fits_;
+  }
+
   // Whatever was measured, costs are revised, or not.
   void set_calibrates(bool calibrates) { calibrates_ = calibrates; }
 
   absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec&,
                                                              absl::Span<const v1::Topology>,
                                                              const v1::CostProfile& in_effect,
-                                                             const std::vector<HeldIteration>&,
+                                                             const std::vector<HeldIteration>& iterations,
                                                              core::StopToken) const override {
+    {
+      MutexLock lock(&mutex_);
+      std::vector<uint64_t>& fit = fits_.emplace_back();
+      for (const HeldIteration& iteration : iterations) fit.push_back(iteration.batch->iteration());
+    }
     if (!calibrates_) return std::nullopt;
     core::Calibration calibration;
     calibration.profile = in_effect;
@@ -252,6 +263,8 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
   mutable std::atomic<int> estimates_ = 0;
   const FakeBatchPlanner::Gate gate_;
   bool calibrates_ = false;
+  mutable Mutex mutex_;
+  mutable std::vector<std::vector<uint64_t>> fits_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> preparation_gate_;
   std::string version_;
 };

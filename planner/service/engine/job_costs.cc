@@ -11,11 +11,13 @@
 namespace penstock {
 namespace {
 
-// Iterations that the first fits are made of, and all later ones. The first ones are soon: a profile that is
-// wrong costs most at the beginning.
-constexpr uint64_t kFirstFits[] = {4, 8};
-constexpr uint64_t kLaterFits = 16;
-// No fit is made of more.
+// Iterations from one fit to the next. The first ones are soon: a profile that is wrong costs most at the
+// beginning, and four iterations say little where single ones are slow.
+constexpr uint64_t kBetweenFirstFits[] = {4, 4, 4, 4, 8};
+constexpr uint64_t kBetweenFits = 16;
+// A fit is made of the iterations since the one before, at least of so many where there were as many, and at
+// most of so many.
+constexpr uint64_t kLeastMeasured = 8;
 constexpr uint64_t kMostMeasured = 16;
 
 // Of an instruction, while costs are fitted: the plan unpacked, and its program to be run again.
@@ -92,9 +94,13 @@ void Job::ForgetPlannersLocked() {
 
 std::vector<HeldIteration> Job::MeasuredLocked() const {
   const uint64_t completed = state_.progress().completed();
+  const auto last = [completed](uint64_t count) { return completed - std::min(completed, count); };
+  uint64_t from = std::max(std::min(fitted_before_, last(kLeastMeasured)), last(kMostMeasured));
+  // Workers take memory for the first time in their first iteration: it says little about others.
+  if (from <= spec_.first_iteration() && completed > spec_.first_iteration() + 1)
+    from = spec_.first_iteration() + 1;
   std::vector<HeldIteration> iterations;
-  for (uint64_t iteration = std::max(fitted_before_, completed - std::min(completed, kMostMeasured));
-       iteration < completed; ++iteration) {
+  for (uint64_t iteration = from; iteration < completed; ++iteration) {
     HeldIteration held = {.batch = values_.batch(iteration),
                           .plan = values_.plan(iteration),
                           .reports = values_.reports(iteration)};
@@ -126,7 +132,7 @@ void Job::Recalibrate() {
     fitted_before_ =
         std::clamp(fitted_before_, spec_.first_iteration(), std::max(completed, spec_.first_iteration()));
     const uint64_t wanted =
-        static_cast<size_t>(fits_) < std::size(kFirstFits) ? kFirstFits[fits_] : kLaterFits;
+        static_cast<size_t>(fits_) < std::size(kBetweenFirstFits) ? kBetweenFirstFits[fits_] : kBetweenFits;
     if (completed < fitted_before_ + wanted) return;
     iterations = MeasuredLocked();
     bytes = KeepWhatFits(services_.room.planning_bytes, iterations);

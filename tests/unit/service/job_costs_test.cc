@@ -1,6 +1,9 @@
 // A job whose costs follow what its workers measure.
 #include <atomic>
+#include <iterator>
+#include <numeric>
 #include <thread>
+#include <vector>
 
 #include "tests/unit/service/engine_fixture.h"
 
@@ -185,15 +188,35 @@ TEST_F(JobCostsTest, APlannerThatWasKilledMakesThePlansOfEveryVersionAgain) {
   EXPECT_EQ(job->Status().failure(), "");
 }
 
-TEST_F(JobCostsTest, LaterFitsWaitForMoreIterationsAndGoOnFromTheVersionBefore) {
+TEST_F(JobCostsTest, LaterFitsGoOnFromTheVersionBefore) {
   const auto job = TrainedTo(Spec(), kFirstFit);
   AwaitCosts(*job, 1);
   Feed(job);
-  Train(job, kFirstFit, kFirstFit + 8, 101);
+  Train(job, kFirstFit, 2 * kFirstFit, 101);
   const store::v1::CostsRevised second = AwaitCosts(*job, 2);
   EXPECT_EQ(second.profile().version(), 2);
-  EXPECT_EQ(second.measured_before(), kFirstFit + 8);
+  EXPECT_EQ(second.measured_before(), 2 * kFirstFit);
   EXPECT_EQ(second.from_iteration(), kFirstFit + kWindow);
+}
+
+// The first iteration is slow for reasons of its own. Few iterations say little, so that the first fits have
+// some of the one before, and later fits wait for more.
+TEST_F(JobCostsTest, FitsAreMadeOfTheLastIterationsWithoutTheVeryFirst) {
+  const auto job = TrainedTo(Spec(), kFirstFit);
+  const uint64_t fits[] = {4, 8, 12, 16, 24, 40};
+  for (size_t fit = 0; fit + 1 < std::size(fits); ++fit) {
+    AwaitCosts(*job, static_cast<int>(fit) + 1);
+    Feed(job);
+    Train(job, fits[fit], fits[fit + 1], 101);
+  }
+  AwaitCosts(*job, static_cast<int>(std::size(fits)));
+  const auto from_to = [](uint64_t from, uint64_t to) {
+    std::vector<uint64_t> iterations(to - from);
+    std::iota(iterations.begin(), iterations.end(), from);
+    return iterations;
+  };
+  EXPECT_THAT(planners_->fits(), testing::ElementsAre(from_to(1, 4), from_to(1, 8), from_to(4, 12),
+                                                      from_to(8, 16), from_to(16, 24), from_to(24, 40)));
 }
 
 }  // namespace
