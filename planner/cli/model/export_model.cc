@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/files/files.h"
+#include "common/files/scratch_folder.h"
 #include "common/safetensors/writer.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/model/checkpoint_names.h"
@@ -121,22 +122,6 @@ absl::Status PrepareExport(const std::string& folder) {
   if (!error) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("making folder '", folder, "': ", error.message()));
 }
-
-// A folder that is gone with this object.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  const std::string path_;
-};
 
 // The whole model of `folder`, whose parameters are in its checkpoint.
 absl::StatusOr<ExportedModel> ExportWhole(const ExportOptions& options, const ModelFolder& folder) {

@@ -4,12 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,7 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/files/files.h"
-#include "common/process/binary_folder.h"
+#include "common/files/scratch_folder.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/adapter_flags.h"
@@ -26,12 +24,15 @@
 #include "planner/cli/printable_text.h"
 #include "planner/cli/profile/measured_model.h"
 #include "planner/cli/profile/profile_errors.h"
+#include "planner/cli/profile/rehearsal.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/up/cost_profile_cache.h"
 #include "planner/cli/up/device_list.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/measuring_workers.h"
+#include "planner/cli/up/program_folder.h"
 #include "planner/cli/up/stop_signal.h"
+#include "planner/core/calibrate/training_factor.h"
 
 namespace penstock::cli {
 namespace {
@@ -48,7 +49,9 @@ struct MachineFlags {
   uint32_t ThreadsOfEach() const {
     return threads > 0 ? threads : std::max(1U, std::thread::hardware_concurrency() / workers);
   }
-  // The GPU of each worker; empty: CPU. Possible errors: INVALID_ARGUMENT (names --device).
+  // Not simulated. Possible errors: INVALID_ARGUMENT (names --device).
+  absl::StatusOr<DeviceList> Device() const;
+  // The GPU of each worker; empty: CPU. Possible errors: as of Device, and of GpuOfEachRank.
   absl::StatusOr<std::vector<uint32_t>> Gpus() const;
 };
 
@@ -59,6 +62,8 @@ struct MeasureFlags {
   AdapterFlags adapters;
   std::vector<uint32_t> tensor_degrees = {1};
   uint32_t expert = 1;
+  // Iterations; 0: none.
+  uint64_t rehearsal = 8;
   std::string out;
   bool json = false;
 };
@@ -90,21 +95,23 @@ void MachineFlags::AddTo(CLI::App& command) {
       ->capture_default_str();
 }
 
-absl::StatusOr<std::vector<uint32_t>> MachineFlags::Gpus() const {
-  const absl::StatusOr<DeviceList> devices = ParseDevices(device);
+absl::StatusOr<DeviceList> MachineFlags::Device() const {
+  absl::StatusOr<DeviceList> devices = ParseDevices(device);
   if (!devices.ok()) return AnnotateError(devices.status(), "--device");
   if (devices->kind == UpDevice::kSimulated)
     return absl::InvalidArgumentError("--device simulated: it takes the times of a profile; use cpu or cuda");
-  if (devices->kind == UpDevice::kCpu) return std::vector<uint32_t>();
-  return GpuOfEachRank(*devices, workers);
+  return devices;
+}
+
+absl::StatusOr<std::vector<uint32_t>> MachineFlags::Gpus() const {
+  PENSTOCK_ASSIGN_OR_RETURN(const DeviceList devices, Device());
+  if (devices.kind == UpDevice::kCpu) return std::vector<uint32_t>();
+  return GpuOfEachRank(devices, workers);
 }
 
 absl::StatusOr<std::string> FindWorker() {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, BinaryFolder());
-  std::string worker = absl::StrCat(folder, "/penstock-worker");
-  if (std::filesystem::exists(worker)) return worker;
-  return absl::UnavailableError(
-      absl::StrCat("penstock-worker is not in ", folder, ", beside penstock: build it"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, FolderOfPrograms({"penstock-worker"}));
+  return absl::StrCat(folder, "/penstock-worker");
 }
 
 // A line on a terminal that is written over, for as long as this object lives; nothing elsewhere.
@@ -158,6 +165,28 @@ void PrintMeasured(const MeasureFlags& flags, const MeasuredProfile& measured) {
                         "` says what is in it, `penstock profile check ", path, "` how good it is.\n"));
 }
 
+// Where it fails the profile stays as it was measured.
+absl::Status RehearseWith(const MeasureFlags& flags, MeasuredProfile* measured) {
+  PENSTOCK_ASSIGN_OR_RETURN(const DeviceList device, flags.machine.Device());
+  const absl::StatusOr<double> factor = Rehearse({.file = measured->file,
+                                                  .workers = flags.machine.workers,
+                                                  .threads = flags.machine.ThreadsOfEach(),
+                                                  .expert = flags.expert,
+                                                  .device = device,
+                                                  .iterations = flags.rehearsal});
+  if (absl::IsCancelled(factor.status())) return factor.status();
+  if (!factor.ok()) {
+    std::cerr << "penstock: not rehearsed, so plans may be some percent too short: "
+              << PrintableText(std::string(factor.status().message())) << "\n";
+    return absl::OkStatus();
+  }
+  const bool t5 = measured->file.model().architecture() == v1::ARCHITECTURE_T5;
+  *measured->file.mutable_profile() = core::WithTrainingFactor(
+      measured->file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt, *factor);
+  if (measured->path.empty()) return absl::OkStatus();
+  return WriteProfileFile(measured->file, measured->path);
+}
+
 absl::Status RunMeasure(const MeasureFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::ModelSpec model, ReadMeasuredModel(flags.model, flags.max_length));
   PENSTOCK_RETURN_IF_ERROR(flags.adapters.Give(&model));
@@ -181,6 +210,7 @@ absl::Status RunMeasure(const MeasureFlags& flags) {
                                      .stopped = [&](absl::Duration d) { return progress.Stopped(d); }});
   }
   PENSTOCK_RETURN_IF_ERROR(measured.status());
+  if (flags.rehearsal > 0) PENSTOCK_RETURN_IF_ERROR(RehearseWith(flags, &*measured));
   if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(measured->file, flags.out));
   if (!measured->disturbance.empty() && flags.out.empty())
     return absl::UnavailableError(absl::StrCat("nothing is kept, ", SayDisturbed(measured->disturbance)));
@@ -189,24 +219,6 @@ absl::Status RunMeasure(const MeasureFlags& flags) {
     std::cerr << "penstock: " << SayDisturbed(measured->disturbance) << "\n";
   return absl::OkStatus();
 }
-
-// A file that is gone with this object.
-class ScratchFile {
- public:
-  ScratchFile()
-      : path_(absl::StrCat(std::filesystem::temp_directory_path().string(), "/penstock-check-", getpid(),
-                           ".json")) {}
-  ~ScratchFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  const std::string path_;
-};
 
 absl::StatusOr<HeldOutTimes> ReadTimes(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
@@ -217,7 +229,8 @@ absl::StatusOr<HeldOutTimes> ReadTimes(const std::string& path) {
 absl::StatusOr<HeldOutTimes> MeasureTimes(const CheckFlags& flags, const v1::ModelSpec& model) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> gpus, flags.machine.Gpus());
   PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
-  const ScratchFile output;
+  PENSTOCK_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make("penstock-check"));
+  const std::string output = absl::StrCat(folder.path(), "/times.json");
   MeasuringProgress progress(flags.machine.seconds);
   PENSTOCK_RETURN_IF_ERROR(
       RunMeasuringWorkers({.worker_binary = worker,
@@ -228,8 +241,8 @@ absl::StatusOr<HeldOutTimes> MeasureTimes(const CheckFlags& flags, const v1::Mod
                            .gpus = gpus,
                            .seconds = flags.machine.seconds,
                            .stopped = [&](absl::Duration timeout) { return progress.Stopped(timeout); }},
-                          output.path()));
-  return ReadTimes(output.path());
+                          output));
+  return ReadTimes(output);
 }
 
 // Percent of the flags against a share.
@@ -283,6 +296,12 @@ void AddMeasureCommands(CommandSet& commands, CLI::App* profile) {
   measure->add_option("--ep", measuring->expert, "Of so many ranks that divide the experts too")
       ->check(CLI::Range(1U, 1U << 16));
   measuring->machine.AddTo(*measure);
+  measure
+      ->add_option("--rehearse", measuring->rehearsal,
+                   "Iterations of training with the profile, after which its times are those of ranks that "
+                   "train; 0: none, passes take what they take alone")
+      ->check(CLI::Range(0U, 1U << 10))
+      ->capture_default_str();
   measure->add_option(
       "--out", measuring->out,
       "Where it is written besides the cache, even if it was disturbed (default: the cache alone, "

@@ -94,6 +94,13 @@ std::string Noise(const v1::CostProfile& profile) {
                          100 * profile.pass_noise());
 }
 
+// Likewise.
+std::string Training(const v1::CostProfile& profile) {
+  if (profile.training_factor() == 0) return "";
+  return absl::StrFormat("training      computing takes %.3g times what it takes alone\n",
+                         profile.training_factor());
+}
+
 std::string Describe(const v1::CostProfile& profile) {
   const v1::Cluster& cluster = profile.cluster();
   return absl::StrCat(
@@ -104,6 +111,7 @@ std::string Describe(const v1::CostProfile& profile) {
       Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
       Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
       SlowRanks(profile), DescribeSlowLinks(profile), UnevenExperts(profile), Noise(profile),
+      Training(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
                       "--shard-optimizer-state; a step takes %.3g ns a byte\n\n",
                       profile.state_bytes_per_parameter_byte(),

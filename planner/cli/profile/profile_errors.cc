@@ -174,10 +174,12 @@ absl::StatusOr<ProfileErrors> ErrorsOf(const v1::ProfileFile& file, const HeldOu
       core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt,
                              WindowsOfFirstLayer(file.model())));
   const core::LayerModel model(profile, core::GroupShape());
+  // Passes were measured where nobody trains.
+  const double training = file.profile().training_factor() > 0 ? file.profile().training_factor() : 1;
   std::vector<ForetoldPass> passes;
   for (const HeldOutPass& pass : times.passes) {
     const std::optional<double> foretold = ForetoldNs(profile, model, pass);
-    if (foretold.has_value() && pass.duration_ns > 0) passes.push_back({pass, *foretold});
+    if (foretold.has_value() && pass.duration_ns > 0) passes.push_back({pass, *foretold / training});
   }
   if (passes.empty())
     return absl::FailedPreconditionError(

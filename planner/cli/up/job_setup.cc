@@ -57,6 +57,7 @@ absl::StatusOr<v1::ModelSpec> ConfiguredModel(const UpOptions& options, const Ru
 // The model that --model or --init-from gives as a whole.
 absl::StatusOr<std::optional<v1::ModelSpec>> ReadGivenModel(const UpOptions& options,
                                                             const RunSetupTools& tools) {
+  if (options.given_model.has_value()) return options.given_model;
   if (IsSimulated(options) || (options.model.empty() && options.init_from.empty())) return std::nullopt;
   if (options.model_of_run) {
     PENSTOCK_ASSIGN_OR_RETURN(v1::ModelSpec model, ReadModel(options.run_dir));

@@ -12,6 +12,7 @@ constexpr const char* kToLineStart = "\r";
 constexpr const char* kClearRestOfLine = "\x1b[K";
 
 void Write(std::FILE* output, const std::string& text) {
+  if (output == nullptr) return;
   std::fputs(text.c_str(), output);
   std::fflush(output);
 }

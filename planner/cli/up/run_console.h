@@ -11,6 +11,8 @@ class RunConsole {
  public:
   // `json_on_stdout`: stdout is for machines, text goes to stderr.
   explicit RunConsole(bool json_on_stdout);
+  // Says nothing.
+  static RunConsole Silent() { return RunConsole(nullptr, /*on_terminal=*/false); }
 
   void Say(const std::string& text) const;
   // The same while there may be a line of progress.
@@ -20,6 +22,9 @@ class RunConsole {
   void EndProgress() const;
 
  private:
+  RunConsole(std::FILE* output, bool on_terminal) : output_(output), on_terminal_(on_terminal) {}
+
+  // Null: nobody listens.
   std::FILE* const output_;
   const bool on_terminal_;
 };

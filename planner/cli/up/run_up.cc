@@ -1,6 +1,5 @@
 #include "planner/cli/up/run_up.h"
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,7 +14,6 @@
 #include "absl/time/clock.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/parallel/task_pool.h"
-#include "common/process/binary_folder.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/profile_file.h"
@@ -26,6 +24,7 @@
 #include "planner/cli/up/elastic_mesh.h"
 #include "planner/cli/up/host_watch.h"
 #include "planner/cli/up/machine.h"
+#include "planner/cli/up/program_folder.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_record.h"
 #include "planner/cli/up/run_setup.h"
@@ -35,18 +34,6 @@
 
 namespace penstock::cli {
 namespace {
-
-// The folder of this program, which must have those that it starts, too: a planner where none is given.
-absl::StatusOr<std::string> FindBinaries(bool starts_planner) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::string folder, BinaryFolder());
-  std::vector<const char*> names = {"penstock-worker"};
-  if (starts_planner) names.push_back("penstock-planner");
-  for (const char* name : names) {
-    if (std::filesystem::exists(absl::StrCat(folder, "/", name))) continue;
-    return absl::UnavailableError(absl::StrCat(name, " is not in ", folder, ", beside penstock: build it"));
-  }
-  return folder;
-}
 
 // Runs on the ranks that there are, on one way to train after the other: where --min-ranks allows it, a run
 // that has lost some goes on with the others from its newest checkpoint, and takes those that come back at
@@ -283,7 +270,9 @@ absl::Status ElasticRun::Run() {
 absl::Status SetUpAndRun(UpOptions options) {
   StopSignal stop;
   const RunConsole console(options.json);
-  PENSTOCK_ASSIGN_OR_RETURN(std::string bin_dir, FindBinaries(options.planner.address.empty()));
+  std::vector<const char*> programs = {"penstock-worker"};
+  if (options.planner.address.empty()) programs.push_back("penstock-planner");
+  PENSTOCK_ASSIGN_OR_RETURN(std::string bin_dir, FolderOfPrograms(programs));
   return ElasticRun(std::move(options), std::move(bin_dir), stop, console).Run();
 }
 

@@ -117,6 +117,8 @@ struct UpOptions {
   AdapterFlags adapters;
   // Of a model with adapters: folder of the checkpoint with all else, as workers take it. Not a flag.
   std::string base;
+  // The model itself, in place of what they name. Not a flag.
+  std::optional<v1::ModelSpec> given_model;
   // A run is resumed that was started with one of them: its model is in its folder, whether or not what they
   // name is still there.
   bool model_of_run = false;

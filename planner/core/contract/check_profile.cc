@@ -30,6 +30,7 @@ constexpr Limit kOptimizerNs = {1e6, "nanoseconds a byte"};
 constexpr Limit kBackwardRatio = {1000, "units of the forward pass"};
 constexpr Limit kEfficiency = {100, "parts of the speed of a whole layer"};
 constexpr Limit kShare = {1, "a share between 0 and 1"};
+constexpr Limit kTrainingFactor = {100, "times what computing takes alone"};
 constexpr Limit kNoise = {1, "parts of a pass, 0.05 for 5 %"};
 constexpr double kMostSlowness = 100;
 constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
@@ -339,6 +340,7 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   PENSTOCK_RETURN_IF_ERROR(Check("pass_noise", profile.pass_noise(), kNoise));
   PENSTOCK_RETURN_IF_ERROR(Check("waiting_share", profile.waiting_share(), kShare));
   if (profile.waiting_share() == 1) return WrongInProfile("waiting_share", "1; nothing would be left");
+  PENSTOCK_RETURN_IF_ERROR(Check("training_factor", profile.training_factor(), kTrainingFactor));
   return CheckCluster(profile.cluster());
 }
 

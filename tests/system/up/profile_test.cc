@@ -14,12 +14,17 @@ constexpr const char* kConfig = R"({"model_type": "gpt2", "n_layer": 1, "n_embd"
   "n_positions": 128, "vocab_size": 256, "activation_function": "gelu_new", "resid_pdrop": 0, "embd_pdrop": 0,
   "attn_pdrop": 0, "torch_dtype": "float32"})";
 
+constexpr const char* kT5Config =
+    R"({"model_type": "t5", "num_layers": 1, "num_decoder_layers": 1, "d_model": 32, "d_kv": 16,
+  "num_heads": 2, "d_ff": 64, "vocab_size": 256, "relative_attention_num_buckets": 8, "dropout_rate": 0,
+  "feed_forward_proj": "relu", "n_positions": 128, "torch_dtype": "float32"})";
+
 TEST(ProfileTest, AMeasuredProfileIsCheckedOnPassesThatItWasNotFittedTo) {
   const TemporaryFolder folder;
   const std::string profile = folder.Path("profile.json");
   PenstockRun measure(folder, "measure",
                       {"profile", "measure", "--model", folder.Write("config.json", kConfig), "--seconds",
-                       "1", "--threads", "1", "--out", profile});
+                       "1", "--threads", "1", "--rehearse", "0", "--out", profile});
   ASSERT_EQ(measure.Wait(), 0) << measure.errors();
   EXPECT_THAT(measure.output(), HasSubstr("measured by penstock-worker"));
   PenstockRun check(folder, "check",
@@ -35,6 +40,35 @@ TEST(ProfileTest, AMeasuredProfileIsCheckedOnPassesThatItWasNotFittedTo) {
                     {"profile", "check", profile, "--json", "--times", folder.Path("times.json")});
   ASSERT_EQ(again.Wait(), 0) << again.errors();
   EXPECT_EQ(again.output(), check.output());
+}
+
+double TrainingFactorOf(const std::string& profile) {
+  const absl::StatusOr<std::string> json = ReadFile(profile);
+  EXPECT_TRUE(json.ok()) << json.status();
+  return Json::parse(json.value_or("{}"))["profile"].value("trainingFactor", 0.0);
+}
+
+// On two ranks, with a planner and workers of its own, which are gone afterwards.
+TEST(ProfileTest, AMeasuredProfileIsRehearsedAndSaysHowMuchLongerTrainingTakes) {
+  const TemporaryFolder folder;
+  for (const char* config : {kConfig, kT5Config}) {
+    const std::string profile = folder.Path("profile.json");
+    PenstockRun measure(folder, "measure",
+                        {"profile", "measure", "--model", folder.Write("config.json", config), "--seconds",
+                         "1", "--threads", "1", "--workers", "2", "--rehearse", "3", "--out", profile});
+    ASSERT_EQ(measure.Wait(), 0) << measure.errors();
+    // A machine that does other things meanwhile has taken more than twice as long, and says so.
+    if (measure.errors().find("not rehearsed") != std::string::npos) {
+      EXPECT_THAT(measure.errors(), HasSubstr("times as long as planned"));
+      continue;
+    }
+    const double factor = TrainingFactorOf(profile);
+    EXPECT_GT(factor, 0.5);
+    EXPECT_LT(factor, 2);
+    PenstockRun show(folder, "show", {"profile", "show", profile});
+    ASSERT_EQ(show.Wait(), 0) << show.errors();
+    EXPECT_THAT(show.output(), HasSubstr("times what it takes alone"));
+  }
 }
 
 }  // namespace

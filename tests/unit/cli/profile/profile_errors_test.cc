@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "planner/core/calibrate/training_factor.h"
 #include "tests/unit/cli/profile/some_profile.h"
 
 namespace penstock::cli {
@@ -40,6 +41,18 @@ TEST(ProfileErrors, AreOfWhatIsForetoldByWhatWasMeasured) {
   EXPECT_NEAR(all.median_bias, 0, 1e-9);
   EXPECT_NEAR(errors->worst.foretold_ns, 1.1e6, 1);
   EXPECT_NEAR(errors->worst.pass.duration_ns, 2.2e6, 1);
+}
+
+// Held-out passes are measured by workers that do not train.
+TEST(ProfileErrors, AreOfPassesAloneWhereTimesAreThoseOfTraining) {
+  v1::ProfileFile file = SomeProfile();
+  *file.mutable_profile() =
+      core::WithTrainingFactor(file.profile(), core::Architecture::kGpt, /*factor=*/1.25);
+  HeldOutTimes times;
+  times.passes.push_back(Forward(100, 1.1e6));
+  const auto errors = ErrorsOf(file, times);
+  ASSERT_TRUE(errors.ok()) << errors.status();
+  EXPECT_NEAR(errors->worst.foretold_ns, 1.1e6, 1);
 }
 
 TEST(ProfileErrors, AreToldByKindOfPass) {

@@ -1,0 +1,27 @@
+#include "common/files/scratch_folder.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/errors.h"
+
+namespace penstock {
+
+absl::StatusOr<ScratchFolder> ScratchFolder::Make(const std::string& name) {
+  std::error_code ignored;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(ignored);
+  std::string path = absl::StrCat(temporary.empty() ? "/tmp" : temporary.string(), "/", name, "-XXXXXX");
+  if (mkdtemp(path.data()) == nullptr) return FileError(path, "making", errno);
+  return ScratchFolder(path);
+}
+
+ScratchFolder::~ScratchFolder() {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace penstock

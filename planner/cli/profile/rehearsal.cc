@@ -1,0 +1,139 @@
+#include "planner/cli/profile/rehearsal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/dataset/indexed_dataset_writer.h"
+#include "common/files/scratch_folder.h"
+#include "common/median/median.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/profile_file.h"
+#include "planner/cli/up/program_folder.h"
+#include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_setup.h"
+#include "planner/cli/up/stop_signal.h"
+#include "planner/cli/up/up_run.h"
+
+namespace penstock::cli {
+namespace {
+
+// Of one rank, in an iteration: about so many, of at least and at most so many samples.
+constexpr double kTokensOfRank = 2048;
+constexpr double kFewestSamples = 2;
+constexpr double kMostSamples = 8;
+constexpr double kLeastTokens = 16;
+constexpr uint64_t kSeed = 26;
+// More is no difference between training and measuring, but something else on the machine.
+constexpr double kMostFactor = 2;
+
+bool IsEncoderDecoder(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
+
+// The longest sample over the shortest, logarithm.
+double LengthRange(const v1::ModelSpec& model) {
+  return std::log(std::max(static_cast<double>(model.max_sequence_length()) / kLeastTokens, 1.0));
+}
+
+uint32_t SamplesOfRank(const v1::ModelSpec& model) {
+  const double range = LengthRange(model);
+  const double mean = range > 0 ? kLeastTokens * std::expm1(range) / range : kLeastTokens;
+  const double sides = IsEncoderDecoder(model) ? 2 : 1;
+  return static_cast<uint32_t>(
+      std::clamp(std::round(kTokensOfRank / (mean * sides)), kFewestSamples, kMostSamples));
+}
+
+std::vector<int32_t> RandomTokens(const v1::ModelSpec& model, std::mt19937_64& random) {
+  const double place = static_cast<double>(random() % 4096) / 4096;
+  const auto drawn = static_cast<size_t>(kLeastTokens * std::exp(place * LengthRange(model)));
+  std::vector<int32_t> tokens(std::min<size_t>(drawn, model.max_sequence_length()));
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % model.vocab());
+  return tokens;
+}
+
+absl::Status WriteSamples(const v1::ModelSpec& model, uint64_t count, const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto writer, IndexedDatasetWriter::Create(path, {.vocab = model.vocab()}));
+  // The same everywhere, as distributions of the library are not.
+  std::mt19937_64 random(kSeed);
+  for (uint64_t sample = 0; sample < count; ++sample) {
+    const std::vector<int32_t> input =
+        IsEncoderDecoder(model) ? RandomTokens(model, random) : std::vector<int32_t>();
+    PENSTOCK_RETURN_IF_ERROR(writer->Add(input, RandomTokens(model, random)));
+  }
+  return writer->Finish();
+}
+
+void ChooseMesh(const RehearsalOptions& options, UpOptions* up) {
+  const v1::ModelSpec& model = options.file.model();
+  if (options.expert > 1 && options.workers % options.expert == 0) {
+    up->context = up->expert = options.expert;
+    up->data = options.workers / options.expert;
+    return;
+  }
+  const uint32_t layers =
+      IsEncoderDecoder(model) ? model.encoder_layers() + model.decoder_layers() : model.layers();
+  (options.workers <= layers ? up->pipeline : up->data) = options.workers;
+}
+
+UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder) {
+  UpOptions up;
+  up.job_id = "rehearsal";
+  up.run_dir = absl::StrCat(folder, "/run");
+  up.dataset = absl::StrCat(folder, "/samples");
+  up.profile = absl::StrCat(folder, "/profile.json");
+  up.given_model = options.file.model();
+  up.device = options.device;
+  up.threads = options.threads;
+  up.global_batch = SamplesOfRank(options.file.model()) * options.workers;
+  // The first one is not like the others.
+  up.iterations = options.iterations + 1;
+  up.limits.max_length = options.file.model().max_sequence_length();
+  up.fixed_costs = true;
+  up.no_checkpoints = true;
+  up.max_restarts = 0;
+  up.page_listen = "";
+  ChooseMesh(options, &up);
+  return up;
+}
+
+absl::StatusOr<MeasuredRun> Train(UpOptions options) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::string programs, FolderOfPrograms({"penstock-planner", "penstock-worker"}));
+  const RunConsole silent = RunConsole::Silent();
+  StopSignal stop;
+  const RunSetupTools tools = {.bin_dir = programs,
+                               .say = [](const std::string&) {},
+                               .stopped = [&](absl::Duration timeout) { return stop.WaitFor(timeout); }};
+  PENSTOCK_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(std::move(options), tools));
+  RunHistory history;
+  UpRun run(std::move(programs), std::move(setup), silent, stop, history);
+  PENSTOCK_RETURN_IF_ERROR(run.RunProcesses());
+  if (run.measured().has_value()) return *run.measured();
+  return absl::UnavailableError("the planner could not say what its iterations took");
+}
+
+}  // namespace
+
+absl::StatusOr<double> Rehearse(const RehearsalOptions& options) {
+  if (options.file.model().has_adapters())
+    return absl::UnimplementedError("adapters alone learn, and what they adapt is not there");
+  PENSTOCK_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make("penstock-rehearsal"));
+  UpOptions up = RunOptions(options, folder.path());
+  PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(options.file, up.profile));
+  PENSTOCK_RETURN_IF_ERROR(WriteSamples(options.file.model(), up.iterations * up.global_batch, up.dataset));
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredRun run, Train(std::move(up)));
+  std::vector<double> ratios;
+  for (const IterationTimes& iteration : run.iterations) {
+    if (iteration.iteration > 0 && iteration.planned_ns > 0)
+      ratios.push_back(static_cast<double>(iteration.measured_ns) /
+                       static_cast<double>(iteration.planned_ns));
+  }
+  if (ratios.empty()) return absl::UnavailableError("no iteration was measured");
+  const double factor = LowerMedian(ratios);
+  if (factor < kMostFactor && factor > 1 / kMostFactor) return factor;
+  return absl::UnavailableError(
+      absl::StrFormat("iterations took %.3g times as long as planned: measure on a quiet machine", factor));
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,34 @@
+// A few iterations of training with a profile that was just measured. Ranks that train have other threads
+// beside them and wait between passes, which workers that measure do not; so iterations take longer than such
+// a profile foretells, by a factor that is much the same for other lengths and meshes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+#include "planner/cli/up/device_list.h"
+
+namespace penstock::cli {
+
+struct RehearsalOptions {
+  // Whose profile is rehearsed, in its model.
+  v1::ProfileFile file;
+  // Ranks that train: stages of a pipeline where there are as many layers, else replicas; of experts that
+  // ranks divide, context ranks.
+  uint32_t workers = 1;
+  uint32_t threads = 1;
+  uint32_t expert = 1;
+  DeviceList device;
+  uint64_t iterations = 8;
+};
+
+// By how much longer than planned the median of the iterations takes. Random tokens, in samples of 16 tokens
+// to the longest, as many of each octave. Blocks until it is done; no process and no file is left.
+// Possible errors: UNIMPLEMENTED (adapters alone learn: what they adapt is not there), CANCELLED (a signal),
+// those of UpRun.
+absl::StatusOr<double> Rehearse(const RehearsalOptions& options);
+
+}  // namespace penstock::cli
