@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/sync/sync.h"
 #include "planner/service/engine/batch_planner.h"
 
 namespace penstock {
