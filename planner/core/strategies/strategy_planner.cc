@@ -25,10 +25,12 @@ constexpr int kExpectedDraws = 32;
 constexpr uint64_t kExpectedSeed = 1;
 
 // Of so many all that may still be faster are planned. Of more the one that seems to be the fastest, so that
-// planning takes about twice as long as on it alone; and another one where that plan takes by so much more
-// than the other one was seen to take.
-constexpr int kFewStrategies = 4;
-constexpr double kDisappointing = 0.01;
+// planning takes at most about twice as long as on it alone: those are looked at closer that seem to take by
+// at most so much more than the fastest at a glance; and another one is planned where a plan takes by so much
+// more than the other one was seen to take.
+constexpr size_t kFewStrategies = 4;
+constexpr double kLookedAtCloser = 0.04;
+constexpr double kDisappointing = 0.02;
 
 // An error of one of several strategies says which.
 absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status& status) {
@@ -149,7 +151,7 @@ absl::Status StrategyPlanner::LookAt(const RunTasks& run_tasks, StopToken stop,
       if (seen.ok()) candidate.seen_ns = *seen;
       best = std::min(best, candidate.seen_ns);
     }
-    error = ErrorOf(sight);
+    error = candidates->size() <= kFewStrategies ? ErrorOf(sight) : kLookedAtCloser;
     std::ranges::stable_sort(*candidates, {}, [](const Candidate& candidate) {
       return std::pair(candidate.ruled_out, candidate.seen_ns);
     });
@@ -251,7 +253,7 @@ bool StrategyPlanner::IsWorthPlanning(const Candidate& candidate, const v1::Plan
   const auto makespan = static_cast<int64_t>(best.predicted().makespan_ns());
   if (candidate.bound_ns >= makespan || thorough()) return candidate.bound_ns < makespan;
   if (candidate.ruled_out) return false;
-  const bool few = strategies() <= kFewStrategies;
+  const bool few = planners_.size() <= kFewStrategies;
   // Where nothing was seen that fits in memory, a plan may be found all the same.
   if (candidate.seen_ns == kNothingSeen) return few;
   const double may_take_less = few ? ErrorOf(Sight::kCloser) : -kDisappointing;
