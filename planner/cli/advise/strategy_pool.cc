@@ -13,10 +13,17 @@ namespace penstock::cli {
 namespace {
 
 // How strategies are looked at.
-v1::JobSpec JobOfPool(const v1::JobSpec& base) {
-  v1::JobSpec job = WithParameterShares(base);
+v1::JobSpec PlannedFast(v1::JobSpec job) {
   job.mutable_planning()->set_effort(v1::EFFORT_FAST);
   return job;
+}
+
+v1::JobSpec JobOfPool(const v1::JobSpec& base) { return PlannedFast(WithParameterShares(base)); }
+
+absl::Status NoneHoldsAll(const StrategyTimes& times) {
+  const absl::Status why = times.WhyNot();
+  return absl::ResourceExhaustedError(absl::StrCat("no strategy can hold all of these batches: ",
+                                                   why.ok() ? "there is none" : why.message()));
 }
 
 // The strategy on which all batches together are fastest: the one that is expected to be is planned, until
@@ -169,16 +176,22 @@ absl::StatusOr<std::vector<v1::Strategy>> StrategiesToTry(const v1::JobSpec& bas
   return strategies;
 }
 
+absl::StatusOr<StrategyAlone> FastestAlone(const v1::JobSpec& base, absl::Span<const v1::Strategy> strategies,
+                                           absl::Span<const v1::Batch> batches, TaskPool* threads) {
+  StrategyTimes times(batches, threads);
+  PENSTOCK_RETURN_IF_ERROR(times.Look(PlannedFast(base), strategies));
+  PENSTOCK_ASSIGN_OR_RETURN(const size_t best, BestAlone(&times));
+  if (best == times.strategies()) return NoneHoldsAll(times);
+  return StrategyAlone{times.strategy(best), times.SumExpected(best) / static_cast<double>(batches.size())};
+}
+
 absl::StatusOr<StrategyPool> ProposePool(const v1::JobSpec& base, absl::Span<const v1::Strategy> strategies,
                                          absl::Span<const v1::Batch> batches, const PoolLimits& limits,
                                          TaskPool* threads) {
   StrategyTimes times(batches, threads);
   PENSTOCK_RETURN_IF_ERROR(times.Look(JobOfPool(base), strategies));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<size_t> chosen, Choose(limits, &times));
-  if (!chosen.empty()) return PoolOf(chosen, times);
-  const absl::Status why = times.WhyNot();
-  return absl::ResourceExhaustedError(absl::StrCat("no strategy can hold all of these batches: ",
-                                                   why.ok() ? "there is none" : why.message()));
+  return chosen.empty() ? NoneHoldsAll(times) : absl::StatusOr<StrategyPool>(PoolOf(chosen, times));
 }
 
 }  // namespace penstock::cli

@@ -57,6 +57,17 @@ absl::StatusOr<std::vector<v1::Strategy>> StrategiesToTry(const v1::JobSpec& bas
                                                           absl::Span<const v1::Batch> batches,
                                                           const Given& given, TaskPool* threads);
 
+struct StrategyAlone {
+  v1::Strategy strategy;
+  // Of a batch.
+  double mean_ns = 0;
+};
+
+// The one on which all batches together are the fastest, planned as `base` is but with effort fast. Possible
+// errors: those of ProposePool.
+absl::StatusOr<StrategyAlone> FastestAlone(const v1::JobSpec& base, absl::Span<const v1::Strategy> strategies,
+                                           absl::Span<const v1::Batch> batches, TaskPool* threads);
+
 // `base` has model, profile and planning; its mesh does not matter. Plans with effort fast and stages of
 // equal layers. Possible errors: RESOURCE_EXHAUSTED (no strategy can hold all of the batches: says why not),
 // INVALID_ARGUMENT (a batch is malformed).

@@ -1,9 +1,6 @@
 #include "planner/cli/up/elastic_mesh.h"
 
 #include <algorithm>
-#include <functional>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,8 +10,7 @@
 #include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/advise/side_by_side.h"
-#include "planner/cli/strategy_list.h"
-#include "planner/core/strategies/strategy_planner.h"
+#include "planner/cli/advise/strategy_pool.h"
 
 namespace penstock::cli {
 namespace {
@@ -32,109 +28,87 @@ std::vector<uint32_t> Halves(uint32_t degree) {
   return halves;
 }
 
-// The largest first.
-std::vector<v1::Mesh> Meshes(const v1::Mesh& full, int samples, uint32_t ranks, uint32_t least) {
-  std::vector<v1::Mesh> meshes;
-  const uint32_t tensor = std::max(1U, full.tensor());
-  for (const uint32_t pipeline : Halves(full.pipeline())) {
-    for (const uint32_t context : Halves(full.context())) {
-      const uint32_t replicas =
-          std::min(ranks / (pipeline * context * tensor), static_cast<uint32_t>(samples));
-      if (replicas == 0) continue;
-      // Both are a power of two times the tensor ranks.
-      const uint32_t expert = std::min(ExpertRanks(full), context * tensor);
-      const v1::Mesh mesh = MakeMesh(pipeline, replicas, tensor, context, expert);
-      if (RanksOf(mesh) >= least) meshes.push_back(mesh);
-    }
-  }
-  std::ranges::stable_sort(meshes, std::greater(), [](const v1::Mesh& mesh) { return RanksOf(mesh); });
-  return meshes;
-}
-
-absl::StatusOr<int64_t> MakespanOf(v1::JobSpec job, const v1::Batch& batch) {
-  job.mutable_planning()->set_effort(v1::EFFORT_FAST);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
-                            core::StrategyPlanner::Create(job, core::Planner::Explain::kCauseAlone));
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, planner->MakePlan(batch));
-  return plan.predicted().makespan_ns();
-}
-
-v1::JobSpec OnMesh(v1::JobSpec job, const v1::Mesh& mesh) {
-  job.clear_strategies();
-  job.mutable_planning()->clear_share_weights();
-  *job.mutable_mesh() = mesh;
-  return job;
-}
-
 v1::Strategy StrategyOf(const v1::Mesh& mesh) {
   v1::Strategy strategy;
   *strategy.add_meshes()->mutable_mesh() = mesh;
   return strategy;
 }
 
-template <typename Way>
-struct Timed {
-  int64_t makespan_ns = std::numeric_limits<int64_t>::max();
-  Way way;
-};
-
-absl::StatusOr<Timed<v1::Mesh>> FastestOf(const v1::JobSpec& job, const v1::Batch& batch, uint32_t ranks,
-                                          uint32_t least) {
-  absl::Status why = absl::ResourceExhaustedError("none has so many");
-  std::optional<Timed<v1::Mesh>> fastest;
-  for (const v1::Mesh& mesh : Meshes(job.mesh(), batch.samples_size(), ranks, std::max(1U, least))) {
-    const absl::StatusOr<int64_t> makespan = MakespanOf(OnMesh(job, mesh), batch);
-    if (!makespan.ok()) {
-      why = makespan.status();
-    } else if (!fastest.has_value() || *makespan < fastest->makespan_ns) {
-      fastest = {*makespan, mesh};
+// Those that leave ranks idle.
+void AddSmaller(const v1::Mesh& full, uint32_t samples, uint32_t ranks, uint32_t least,
+                std::vector<v1::Strategy>* strategies) {
+  const uint32_t tensor = std::max(1U, full.tensor());
+  for (const uint32_t pipeline : Halves(full.pipeline())) {
+    for (const uint32_t context : Halves(full.context())) {
+      const uint32_t replicas = std::min(ranks / (pipeline * context * tensor), samples);
+      if (replicas == 0) continue;
+      // Both are a power of two times the tensor ranks.
+      const uint32_t expert = std::min(ExpertRanks(full), context * tensor);
+      const v1::Mesh mesh = MakeMesh(pipeline, replicas, tensor, context, expert);
+      if (RanksOf(mesh) >= least && RanksOf(mesh) < ranks) strategies->push_back(StrategyOf(mesh));
     }
   }
-  if (fastest.has_value()) return *fastest;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no mesh of ", least, " to ", ranks, " ranks can train this job: ", why.message()));
 }
 
-// Of meshes side by side; without any meshes where there is none.
-absl::StatusOr<Timed<v1::Strategy>> FastestSideBySide(const v1::JobSpec& given, const v1::Batch& batch,
-                                                      uint32_t ranks) {
-  v1::JobSpec job = WithParameterShares(given);
+Given GivenBy(const v1::JobSpec& job) {
+  Given given;
+  if (job.model().experts() > 0) given.expert = ExpertRanks(job.mesh());
+  return given;
+}
+
+v1::JobSpec WithoutMeshes(v1::JobSpec job) {
+  job.clear_strategies();
   job.mutable_planning()->clear_share_weights();
-  SideBySideLimits limits = {.most_pipeline = given.mesh().pipeline(),
-                             .most_context = ContextRanks(given.mesh()),
-                             .strategies = kMostSideBySide};
-  limits.given.tensor = TensorRanks(given.mesh());
-  TaskPool threads(1);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Strategy> strategies,
-                            ProposeSideBySide(job, ranks, {&batch, 1}, limits, &threads));
-  Timed<v1::Strategy> fastest;
-  for (const v1::Strategy& strategy : strategies) {
-    SetStrategies({strategy}, &job);
-    const absl::StatusOr<int64_t> makespan = MakespanOf(job, batch);
-    if (makespan.ok() && *makespan < fastest.makespan_ns) fastest = {*makespan, strategy};
+  return job;
+}
+
+absl::StatusOr<StrategyAlone> FastestMesh(const v1::JobSpec& job, absl::Span<const v1::Batch> batches,
+                                          uint32_t ranks, uint32_t least, TaskPool* threads) {
+  uint32_t samples = 0;
+  for (const v1::Batch& batch : batches)
+    samples = std::max(samples, static_cast<uint32_t>(batch.samples_size()));
+  std::vector<v1::Strategy> strategies;
+  if (ranks >= least) {
+    absl::StatusOr<std::vector<v1::Strategy>> all = SingleMeshes(job, ranks, samples, GivenBy(job));
+    if (all.ok()) strategies = *std::move(all);
   }
-  return fastest;
+  AddSmaller(job.mesh(), samples, ranks, least, &strategies);
+  return FastestAlone(WithoutMeshes(job), strategies, batches, threads);
+}
+
+// Nothing: none is reckoned to be fast, or can be planned.
+absl::StatusOr<std::optional<StrategyAlone>> FastestSideBySide(const v1::JobSpec& given,
+                                                               absl::Span<const v1::Batch> batches,
+                                                               uint32_t ranks, TaskPool* threads) {
+  const v1::JobSpec job = WithParameterShares(WithoutMeshes(given));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const std::vector<v1::Strategy> strategies,
+      ProposeSideBySide(job, ranks, batches, {.given = GivenBy(given), .strategies = kMostSideBySide},
+                        threads));
+  if (strategies.empty()) return std::nullopt;
+  absl::StatusOr<StrategyAlone> fastest = FastestAlone(job, strategies, batches, threads);
+  if (absl::IsResourceExhausted(fastest.status())) return std::nullopt;
+  PENSTOCK_RETURN_IF_ERROR(fastest.status());
+  return *std::move(fastest);
 }
 
 }  // namespace
 
-absl::StatusOr<v1::Mesh> FastestMesh(const v1::JobSpec& job, const v1::Batch& batch, uint32_t ranks,
-                                     uint32_t least) {
-  PENSTOCK_ASSIGN_OR_RETURN(const Timed<v1::Mesh> fastest, FastestOf(job, batch, ranks, least));
-  return fastest.way;
-}
-
-absl::StatusOr<v1::Strategy> FastestStrategy(const v1::JobSpec& job, const v1::Batch& batch, uint32_t ranks,
-                                             uint32_t least) {
-  const absl::StatusOr<Timed<v1::Mesh>> mesh = FastestOf(job, batch, ranks, least);
-  if (ranks < least) return mesh.status();
-  PENSTOCK_ASSIGN_OR_RETURN(const Timed<v1::Strategy> side_by_side, FastestSideBySide(job, batch, ranks));
-  if (side_by_side.way.meshes().empty() && !mesh.ok()) return mesh.status();
-  if (side_by_side.way.meshes().empty()) return StrategyOf(mesh->way);
-  if (!mesh.ok()) return side_by_side.way;
-  const bool pays = static_cast<double>(side_by_side.makespan_ns) <
-                    (1 - kLeastGain) * static_cast<double>(mesh->makespan_ns);
-  return pays ? side_by_side.way : StrategyOf(mesh->way);
+absl::StatusOr<v1::Strategy> FastestStrategy(const v1::JobSpec& job, absl::Span<const v1::Batch> batches,
+                                             uint32_t ranks, uint32_t least) {
+  const auto none = [&](const absl::Status& why) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no mesh of ", least, " to ", ranks, " ranks can train this job: ", why.message()));
+  };
+  if (ranks < least) return none(absl::ResourceExhaustedError("none has so many"));
+  TaskPool threads(DefaultThreads());
+  const absl::StatusOr<StrategyAlone> mesh = FastestMesh(job, batches, ranks, least, &threads);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<StrategyAlone> side_by_side,
+                            FastestSideBySide(job, batches, ranks, &threads));
+  if (!mesh.ok() && !side_by_side.has_value()) return none(mesh.status());
+  if (!mesh.ok()) return side_by_side->strategy;
+  const bool pays = side_by_side.has_value() && side_by_side->mean_ns < (1 - kLeastGain) * mesh->mean_ns;
+  return pays ? side_by_side->strategy : mesh->strategy;
 }
 
 }  // namespace penstock::cli

@@ -35,6 +35,9 @@
 namespace penstock::cli {
 namespace {
 
+// By which meshes of fewer ranks are compared: a mesh that suits one batch may not suit the others.
+constexpr int kBatchesToCompare = 4;
+
 // Runs on the ranks that there are, on one way to train after the other: where --min-ranks allows it, a run
 // that has lost some goes on with the others from its newest checkpoint, and takes those that come back at
 // the end of an iteration. Batches are the same.
@@ -122,12 +125,8 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   v1::Strategy strategy;
   *strategy.add_meshes()->mutable_mesh() = job.mesh();
   if (ranks < WorkerCount(full_)) {
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::Batch batch, run.NextBatch());
-    PENSTOCK_ASSIGN_OR_RETURN(strategy, FastestStrategy(job, batch, ranks, full_.min_ranks));
-  } else if (full_.strategies.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::Batch batch, run.NextBatch());
-    PENSTOCK_ASSIGN_OR_RETURN(*strategy.mutable_meshes(0)->mutable_mesh(),
-                              FastestMesh(job, batch, ranks, full_.min_ranks));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, run.NextBatches(kBatchesToCompare));
+    PENSTOCK_ASSIGN_OR_RETURN(strategy, FastestStrategy(job, batches, ranks, full_.min_ranks));
   }
   UpOptions options = available_.With(strategy);
   options.on_fewer_ranks = ranks < WorkerCount(full_);

@@ -81,7 +81,8 @@ class UpRun {
 
   const v1::JobSpec& job() const { return job_; }
   const UpOptions& options() const { return options_; }
-  absl::StatusOr<v1::Batch> NextBatch() const;
+  // Those that it begins with.
+  absl::StatusOr<std::vector<v1::Batch>> NextBatches(int count) const;
 
  private:
   absl::Status StartProcesses();
