@@ -30,7 +30,7 @@ constexpr uint64_t kExpectedSeed = 1;
 // more than the other one was seen to take.
 constexpr size_t kFewStrategies = 4;
 constexpr double kLookedAtCloser = 0.04;
-constexpr double kDisappointing = 0.02;
+constexpr double kDisappointing = 0.03;
 
 // An error of one of several strategies says which.
 absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status& status) {
