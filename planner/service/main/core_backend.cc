@@ -14,6 +14,7 @@
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/plan_of_mesh.h"
 #include "planner/core/planner.h"
+#include "planner/core/strategies/calibrate_strategy.h"
 #include "planner/core/strategies/strategy_planner.h"
 #include "planner/core/strategies/strategy_specs.h"
 #include "planner/core/verify/check_plan.h"
@@ -129,12 +130,6 @@ absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(
   if (static_cast<size_t>(strategy) >= topologies.size())
     return absl::InvalidArgumentError(
         absl::StrCat("an iteration ran on strategy ", strategy, " of ", topologies.size()));
-  // Ranks of several meshes side by side are not fitted yet: they keep the costs that they have.
-  if (core::MeshCount(job, strategy) > 1) return std::nullopt;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<core::Planner> planner,
-      core::Planner::Create(core::SpecOfMesh(job, strategy, 0), core::Planner::Explain::kCauseAlone,
-                            run_tasks_, stop, &topologies[strategy]));
   std::vector<core::ObservedIteration> observed;
   std::deque<v1::Plan> plans;
   for (const HeldIteration& iteration : iterations) {
@@ -146,7 +141,8 @@ absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(
     one.plan = &plans.emplace_back(std::move(plan));
     for (const ReportPtr& report : iteration.reports) one.reports.push_back(report.get());
   }
-  return core::Calibrate(*planner, in_effect, observed, stop);
+  return core::CalibrateStrategy(job, strategy, topologies[static_cast<size_t>(strategy)], in_effect,
+                                 observed, run_tasks_, stop);
 }
 
 absl::StatusOr<core::Calibration> CorePlannerFactory::CalibratePasses(const v1::ReviseCostsRequest& request,
