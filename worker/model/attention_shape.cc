@@ -265,6 +265,41 @@ void AttendInOneCall(const std::vector<Row>& queries, const std::vector<Row>& ke
   for (OtherKeys& others : shape.others) others.piece = 0;
 }
 
+// Of a micro-batch without parts, or of one of them.
+MicroBatchAttention ShapesOfWhole(const MicroBatch& shape, const ModelConfig& config, at::Device device,
+                                  const GroupPlace& place) {
+  MicroBatchAttention result;
+  const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
+  const bool decoder_only = config.architecture == Architecture::kGpt;
+  // Runs of divided rows, and scores that are capped, need the pieces.
+  const bool needs_pieces = config.score_cap > 0 || (config.attention_window > 0 && AnyRowIsDivided(shape));
+  const bool in_one_call = shape.layout == Layout::kPacked && !needs_pieces &&
+                           FlashAttentionSupports(ToScalarType(config.dtype), device, HeadWidth(config));
+  const bool own_positions = !decoder_only && shape.layout == Layout::kConcatenated;
+  result.target = Pair(target, target, /*causal=*/true, own_positions);
+  if (ArchitectureOf(config).position == Position::kRotary) {
+    const std::vector<int64_t> rows = RotaryRows(shape, config, place);
+    result.target.rotary_rows = StagedFor(device, std::vector<int32_t>(rows.begin(), rows.end()));
+  }
+  if (decoder_only) {
+    result.target.routed = MakeRoutedSamples(shape, config, device, place);
+    if (AnyRowIsDivided(shape)) Divide(shape, config, place, device, result.target);
+    if (in_one_call) AttendInOneCall(target, target, device, result.target);
+    return result;
+  }
+  const std::vector<Row> source = RowsOn(Side::kSource, shape, config, place);
+  result.source = Pair(source, source, /*causal=*/false, own_positions);
+  result.cross = Pair(target, source, /*causal=*/false, /*alone=*/false);
+  if (in_one_call) AttendInOneCall(target, source, device, result.cross);
+  if (own_positions) {
+    result.source.query_positions = Positions(Side::kSource, shape, config, place);
+    result.source.key_positions = result.source.query_positions;
+    result.target.query_positions = Positions(Side::kTarget, shape, config, place);
+    result.target.key_positions = result.target.query_positions;
+  }
+  return result;
+}
+
 void MoveToDevice(at::Device device, AttentionShape& shape) {
   std::vector<at::Tensor*> tensors = {&shape.rotary_rows, &shape.rows.queries, &shape.rows.keys};
   if (shape.exchange.has_value()) {
@@ -318,43 +353,22 @@ std::vector<int64_t> TargetOffsets(const MicroBatch& shape, const ModelConfig& c
 
 MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config, at::Device device,
                                         const GroupPlace& place) {
+  if (PartsOf(shape) == 0) return ShapesOfWhole(shape, config, device, place);
   MicroBatchAttention result;
+  if (shape.whole_backward) result = ShapesOfWhole(shape, config, device, place);
+  result.whole_backward = shape.whole_backward;
+  int64_t queries = 0;
+  int64_t keys = 0;
   for (size_t part = 0; part < PartsOf(shape); ++part) {
-    result.target_parts.push_back(MakeAttentionShapes(PartOf(shape, part), config, device, place).target);
-    result.target_parts.back().queries_before = result.target.queries;
-    result.target.queries += result.target_parts.back().queries;
-    result.target.keys += result.target_parts.back().keys;
+    AttentionShape& of_part =
+        result.target_parts.emplace_back(ShapesOfWhole(PartOf(shape, part), config, device, place).target);
+    of_part.queries_before = queries;
+    queries += of_part.queries;
+    keys += of_part.keys;
   }
-  for (AttentionShape& part : result.target_parts) part.queries_of_parts = result.target.queries;
-  if (!result.target_parts.empty()) return result;
-  const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
-  const bool decoder_only = config.architecture == Architecture::kGpt;
-  // Runs of divided rows, and scores that are capped, need the pieces.
-  const bool needs_pieces = config.score_cap > 0 || (config.attention_window > 0 && AnyRowIsDivided(shape));
-  const bool in_one_call = shape.layout == Layout::kPacked && !needs_pieces &&
-                           FlashAttentionSupports(ToScalarType(config.dtype), device, HeadWidth(config));
-  const bool own_positions = !decoder_only && shape.layout == Layout::kConcatenated;
-  result.target = Pair(target, target, /*causal=*/true, own_positions);
-  if (ArchitectureOf(config).position == Position::kRotary) {
-    const std::vector<int64_t> rows = RotaryRows(shape, config, place);
-    result.target.rotary_rows = StagedFor(device, std::vector<int32_t>(rows.begin(), rows.end()));
-  }
-  if (decoder_only) {
-    result.target.routed = MakeRoutedSamples(shape, config, device, place);
-    if (AnyRowIsDivided(shape)) Divide(shape, config, place, device, result.target);
-    if (in_one_call) AttendInOneCall(target, target, device, result.target);
-    return result;
-  }
-  const std::vector<Row> source = RowsOn(Side::kSource, shape, config, place);
-  result.source = Pair(source, source, /*causal=*/false, own_positions);
-  result.cross = Pair(target, source, /*causal=*/false, /*alone=*/false);
-  if (in_one_call) AttendInOneCall(target, source, device, result.cross);
-  if (own_positions) {
-    result.source.query_positions = Positions(Side::kSource, shape, config, place);
-    result.source.key_positions = result.source.query_positions;
-    result.target.query_positions = Positions(Side::kTarget, shape, config, place);
-    result.target.key_positions = result.target.query_positions;
-  }
+  for (AttentionShape& part : result.target_parts) part.queries_of_parts = queries;
+  result.target.queries = queries;
+  result.target.keys = keys;
   return result;
 }
 

@@ -118,8 +118,12 @@ struct MicroBatchAttention {
   AttentionShape target;
   AttentionShape cross;
   // Of a micro-batch in parts: of each, whose tokens follow those of the parts before it. `target` then has
-  // nothing but the numbers of all tokens.
+  // nothing but the numbers of all tokens, unless backward passes are whole and need all of it.
   std::vector<AttentionShape> target_parts = {};
+  bool whole_backward = false;
+
+  // Whether backward passes go in parts, too.
+  bool backward_in_parts() const { return !target_parts.empty() && !whole_backward; }
 };
 
 // Tokens computed, padding included: by the whole stage group, and by a context rank (share.h).

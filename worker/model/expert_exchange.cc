@@ -32,6 +32,25 @@ std::vector<int64_t> ExpertByExpert(const int64_t* counts, int64_t ranks, int64_
   return order;
 }
 
+// Calls `each` with the stretches of rows that come, by rank and expert, in the order of the experts.
+template <typename Each>
+void ForEachStretch(size_t stretches, size_t experts, Each each) {
+  for (size_t expert = 0; expert < experts; ++expert) {
+    for (size_t at = expert; at < stretches; at += experts) each(at);
+  }
+}
+
+void AddTo(std::vector<int64_t>& sums, const std::vector<int64_t>& numbers) {
+  sums.resize(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) sums[i] += numbers[i];
+}
+
+at::Tensor OrderOfArrival(const std::vector<int64_t>& come, int64_t ranks, at::Device device) {
+  const auto experts = static_cast<int64_t>(come.size()) / ranks;
+  if (ranks == 1 || experts == 1) return {};
+  return ToDevice(StagedFor(device, ExpertByExpert(come.data(), ranks, experts)), device);
+}
+
 // [rows, hidden and the number's room].
 at::Tensor Joined(const NumberedRows& numbered) {
   const int64_t hidden = numbered.rows.size(1);
@@ -62,16 +81,41 @@ ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts) {
   const at::Tensor numbers = at::cat({counts, group.ExchangeExpertCounts(counts)}).cpu();
   const int64_t* const own = numbers.const_data_ptr<int64_t>();
   const int64_t* const come = own + counts.size(0);
-  ExpertExchange exchange = {.group = &group, .counts = std::vector<int64_t>(static_cast<size_t>(experts))};
+  ExpertExchange exchange = {.group = &group,
+                             .counts = std::vector<int64_t>(static_cast<size_t>(experts)),
+                             .come = {come, come + counts.size(0)}};
   for (int64_t rank = 0; rank < ranks; ++rank) {
     exchange.sent.push_back(Sum(own + rank * experts, own + (rank + 1) * experts));
     exchange.received.push_back(Sum(come + rank * experts, come + (rank + 1) * experts));
     for (int64_t i = 0; i < experts; ++i) exchange.counts[static_cast<size_t>(i)] += come[rank * experts + i];
   }
-  if (ranks > 1 && experts > 1)
-    exchange.order =
-        ToDevice(StagedFor(counts.device(), ExpertByExpert(come, ranks, experts)), counts.device());
+  exchange.order = OrderOfArrival(exchange.come, ranks, counts.device());
   return exchange;
+}
+
+JoinedExchange JoinExchanges(const std::vector<const ExpertExchange*>& of_parts, at::Device device) {
+  JoinedExchange joined = {.whole = {.group = of_parts.front()->group}, .places = {}};
+  ExpertExchange& whole = joined.whole;
+  for (const ExpertExchange* const part : of_parts) {
+    AddTo(whole.sent, part->sent);
+    AddTo(whole.received, part->received);
+    AddTo(whole.counts, part->counts);
+    AddTo(whole.come, part->come);
+  }
+  whole.order = OrderOfArrival(whole.come, static_cast<int64_t>(whole.sent.size()), device);
+  std::vector<int64_t> next(whole.come.size());
+  int64_t begin = 0;
+  ForEachStretch(next.size(), whole.counts.size(),
+                 [&](size_t at) { begin += whole.come[at], next[at] = begin - whole.come[at]; });
+  for (const ExpertExchange* const part : of_parts) {
+    std::vector<int64_t> places;
+    places.reserve(static_cast<size_t>(std::accumulate(part->come.begin(), part->come.end(), int64_t{0})));
+    ForEachStretch(next.size(), whole.counts.size(), [&](size_t at) {
+      for (int64_t i = 0; i < part->come[at]; ++i) places.push_back(next[at]++);
+    });
+    joined.places.push_back(ToDevice(StagedFor(device, std::move(places)), device));
+  }
+  return joined;
 }
 
 at::Tensor TravellingRows::Wait() {

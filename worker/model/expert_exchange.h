@@ -31,8 +31,9 @@ struct ExpertExchange {
   // Rows that go to, and come from, each rank.
   std::vector<int64_t> sent = {};
   std::vector<int64_t> received = {};
-  // Rows of each of this rank's experts, from all ranks.
+  // Rows of each of this rank's experts, from all ranks; and from each: rank by rank, of each in their order.
   std::vector<int64_t> counts = {};
+  std::vector<int64_t> come = {};
   // [rows of own experts], int64: those that came, rank by rank, in the order of the experts. Undefined: they
   // are in that order.
   at::Tensor order = {};
@@ -45,6 +46,16 @@ struct ExpertExchange {
 // the host waits for the numbers, which come behind the rows that are on their way. Where a micro-batch has
 // parts that costs little: what is computed next needs those rows, or stands in line behind them.
 ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts);
+
+// Of a micro-batch whose rows came in parts, part by part.
+struct JoinedExchange {
+  // As if it had been whole: rows go back at once.
+  ExpertExchange whole;
+  // Of each part, [its rows of own experts], int64: where they are among those of the whole, in which of an
+  // expert those of a rank follow each other, and of these those of a part.
+  std::vector<at::Tensor> places;
+};
+JoinedExchange JoinExchanges(const std::vector<const ExpertExchange*>& of_parts, at::Device device);
 
 // Rows on their way to the experts, or back.
 class TravellingRows {

@@ -46,6 +46,15 @@ at::Tensor JoinParts(const std::vector<at::Tensor>& of_parts) {
   return of_parts.size() == 1 ? of_parts.front() : at::cat(of_parts);
 }
 
+void JoinTensors(const std::vector<std::vector<at::Tensor*>>& of_parts,
+                 const std::vector<at::Tensor*>& joined) {
+  for (size_t i = 0; i < joined.size(); ++i) {
+    std::vector<at::Tensor> rows;
+    for (const std::vector<at::Tensor*>& part : of_parts) rows.push_back(std::exchange(*part[i], {}));
+    if (rows.front().defined()) *joined[i] = JoinParts(rows);
+  }
+}
+
 at::Tensor GatherParts(const PartRows& parts, const at::Tensor& own) {
   std::vector<at::Tensor> of_parts = OwnRowsOfParts(parts, own);
   for (size_t part = 0; part < parts.size(); ++part) of_parts[part] = parts[part].Gather(of_parts[part]);

@@ -20,6 +20,10 @@ std::vector<at::Tensor> AllRowsOfParts(const PartRows& parts, at::Tensor all);
 std::vector<TokenSequence> TokensOfParts(const PartRows& parts, const TokenSequence& tokens);
 // And together again.
 at::Tensor JoinParts(const std::vector<at::Tensor>& of_parts);
+// The same of several tensors, [part][tensor] to those of `joined`: undefined ones stay so. Uses those of the
+// parts up, one after the other, so that no more than one is there twice.
+void JoinTensors(const std::vector<std::vector<at::Tensor*>>& of_parts,
+                 const std::vector<at::Tensor*>& joined);
 
 // As TokenRows' own, part by part.
 at::Tensor GatherParts(const PartRows& parts, const at::Tensor& own);

@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
+
+#include "worker/model/joined_layer.h"
 
 namespace penstock::worker {
 namespace {
@@ -54,15 +57,18 @@ class StackForward {
   std::optional<LayerForwardSteps> layer_;
 };
 
+// What a layer kept, once.
+using TakeLayer = std::function<LayerMemory(size_t layer)>;
+
 // And down again.
 class StackBackward {
  public:
   // `last`: all other parts are as far as this one, or further.
-  StackBackward(const StackPart& stack, const LayerContext& context, StackMemory memory, bool last,
+  StackBackward(const StackPart& stack, const LayerContext& context, TakeLayer take, bool last,
                 at::Tensor gradient, at::Tensor& source_gradient, WeightProducts& products)
       : stack_(stack),
         context_(context),
-        memory_(std::move(memory)),
+        take_(std::move(take)),
         last_(last),
         gradient_(std::move(gradient)),
         source_gradient_(source_gradient),
@@ -75,8 +81,8 @@ class StackBackward {
     for (; next_ > 0; --next_) {
       const size_t layer = next_ - 1;
       if (!layer_.has_value()) {
-        layer_.emplace(stack_.layers[layer], context_, std::move(memory_[layer]), std::move(gradient_),
-                       source_gradient_, products_);
+        layer_.emplace(stack_.layers[layer], context_, take_(layer), std::move(gradient_), source_gradient_,
+                       products_);
       }
       products_.BeginLayer(HasExperts(layer));
       if (layer_->Advance()) return true;
@@ -96,7 +102,7 @@ class StackBackward {
 
   const StackPart& stack_;
   const LayerContext& context_;
-  StackMemory memory_;
+  const TakeLayer take_;
   const bool last_;
   at::Tensor gradient_;
   at::Tensor& source_gradient_;
@@ -150,10 +156,27 @@ at::Tensor BackwardInTurn(const StackPart& stack, const std::vector<LayerContext
   std::vector<at::Tensor> rows = OwnRowsOfParts(RowsOf(parts), std::move(gradient));
   std::deque<StackBackward> passes;
   for (size_t i = 0; i < parts.size(); ++i) {
-    passes.emplace_back(stack, parts[i], std::move(memory[i]), /*last=*/i + 1 == parts.size(),
-                        std::move(rows[i]), source_gradient, products);
+    StackMemory& kept = memory[i];
+    passes.emplace_back(
+        stack, parts[i], [&kept](size_t layer) { return std::move(kept[layer]); },
+        /*last=*/i + 1 == parts.size(), std::move(rows[i]), source_gradient, products);
   }
   return RunInTurn(passes);
+}
+
+at::Tensor BackwardAtOnce(const StackPart& stack, const std::vector<LayerContext>& parts,
+                          const LayerContext& whole, std::vector<StackMemory> memory, at::Tensor gradient,
+                          WeightProducts& products) {
+  if (stack.layers.empty()) return gradient;
+  const auto join = [&](size_t layer) {
+    std::vector<LayerMemory> of_parts;
+    for (StackMemory& part : memory) of_parts.push_back(std::move(part[layer]));
+    return JoinLayer(stack.layers[layer], parts, whole, std::move(of_parts));
+  };
+  at::Tensor no_source;
+  StackBackward pass(stack, whole, join, /*last=*/true, std::move(gradient), no_source, products);
+  while (pass.Advance()) continue;
+  return pass.Take();
 }
 
 }  // namespace penstock::worker

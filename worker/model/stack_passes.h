@@ -39,9 +39,15 @@ at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>
                          std::vector<StackMemory>& memory, PassBack back = PassBack::kComes,
                          const ParametersNeeded& needed = {});
 
-// The gradient of the input. `source_gradient`: as of LayerBackwardSteps.
+// The gradient of the input. `source_gradient`: as of LayerBackwardSteps. `parts`: those of the forward pass.
 at::Tensor BackwardInTurn(const StackPart& stack, const std::vector<LayerContext>& parts,
                           std::vector<StackMemory> memory, at::Tensor gradient, at::Tensor& source_gradient,
+                          WeightProducts& products);
+
+// The same of a micro-batch in parts at once: `whole` is what the layers see of all of it. What a layer kept
+// of the parts is joined (joined_layer.h) when it is the layer's turn.
+at::Tensor BackwardAtOnce(const StackPart& stack, const std::vector<LayerContext>& parts,
+                          const LayerContext& whole, std::vector<StackMemory> memory, at::Tensor gradient,
                           WeightProducts& products);
 
 }  // namespace penstock::worker

@@ -49,7 +49,7 @@ struct MicroBatchState : StageState {
   // The backward pass has run.
   bool used_up = false;
 
-  bool in_parts() const { return !attention->target_parts.empty(); }
+  bool back_in_parts() const { return attention->backward_in_parts(); }
 };
 
 // A micro-batch between the two halves of a split backward pass.
@@ -111,6 +111,13 @@ class TransformerStage : public Stage {
     return {{.attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_}};
   }
   std::vector<LayerContext> TargetContexts(const MicroBatchState& state, at::Tensor source) const;
+  // And of all of them together.
+  LayerContext WholeTarget(const MicroBatchState& state, at::Tensor source) const {
+    return {.attention = &state.attention->target,
+            .cross = &state.attention->cross,
+            .source = std::move(source),
+            .group = &group_};
+  }
   int64_t end_layer() const { return range_.first_layer + range_.layers; }
 
   absl::Status CheckForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
@@ -179,11 +186,8 @@ std::vector<LayerContext> TransformerStage::TargetContexts(const MicroBatchState
   std::vector<LayerContext> contexts;
   for (const AttentionShape& part : attention.target_parts)
     contexts.push_back({.attention = &part, .cross = nullptr, .source = {}, .group = &group_});
-  if (!contexts.empty()) return contexts;
-  return {{.attention = &attention.target,
-           .cross = &attention.cross,
-           .source = std::move(source),
-           .group = &group_}};
+  if (contexts.empty()) contexts.push_back(WholeTarget(state, std::move(source)));
+  return contexts;
 }
 
 at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompute& recompute,
@@ -280,8 +284,12 @@ void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
                                       WeightProducts& products) const {
   const StackPart& stack = parts_.target;
   const std::vector<LayerContext> contexts = TargetContexts(state, std::exchange(state.source, {}));
-  gradient.target = BackwardInTurn(stack, contexts, std::exchange(state.target_layers, {}),
-                                   std::move(gradient.target), gradient.source, products);
+  std::vector<StackMemory> memory = std::exchange(state.target_layers, {});
+  gradient.target = state.attention->whole_backward
+                        ? BackwardAtOnce(stack, contexts, WholeTarget(state, {}), std::move(memory),
+                                         std::move(gradient.target), products)
+                        : BackwardInTurn(stack, contexts, std::move(memory), std::move(gradient.target),
+                                         gradient.source, products);
   if (stack.embedding.has_value()) EmbedTargetBackward(state, std::exchange(gradient.target, {}));
 }
 
@@ -325,7 +333,7 @@ absl::StatusOr<MicroBatchState*> TransformerStage::CheckBackward(const StageForw
     return absl::InvalidArgumentError(
         "backward: this micro-batch has no forward pass; it was not run forward, or backward twice");
   }
-  if (state->in_parts() && beside.any()) {
+  if (state->back_in_parts() && beside.any()) {
     return absl::InvalidArgumentError(
         "backward: products are named beside exchanges of a micro-batch in parts, which has its own rule");
   }
@@ -370,7 +378,7 @@ absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, cons
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient, beside));
   WeightProducts products =
-      state->in_parts() ? WeightProducts::NowInParts(ready) : WeightProducts::Now(ready, beside);
+      state->back_in_parts() ? WeightProducts::NowInParts(ready) : WeightProducts::Now(ready, beside);
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, CallTorch("backward", [&] {
                               return RunBackward(*state, output_gradient, products);
                             }));
@@ -384,7 +392,7 @@ absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forwa
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient, beside));
   WeightProducts products =
-      state->in_parts() ? WeightProducts::PutAsideInParts() : WeightProducts::PutAside(beside);
+      state->back_in_parts() ? WeightProducts::PutAsideInParts() : WeightProducts::PutAside(beside);
   SplitBackward split;
   PENSTOCK_ASSIGN_OR_RETURN(split.input_gradient, CallTorch("backward for the input", [&] {
                               return RunBackward(*state, output_gradient, products);

@@ -39,6 +39,13 @@ size_t PartsOf(const MicroBatch& shape) { return shape.part_rows.empty() ? 0 : s
 
 absl::Status CheckParts(const MicroBatch& shape, const GroupPlace& place) {
   const std::vector<uint32_t>& ends = shape.part_rows;
+  if (shape.whole_backward && (ends.empty() || place.tensors > 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "whole_backward is set, but ", ends.empty()
+                                           ? std::string("part_rows is empty")
+                                           : absl::StrCat("tensor ranks divide the tokens of each part by ",
+                                                          place.tensors, "; it needs a tensor degree of 1")));
+  }
   if (ends.empty()) return absl::OkStatus();
   if (place.experts == 1) return PartsError(shape, "there are no parts where ranks do not divide experts");
   const size_t rows = RowLengths(shape, Side::kTarget).size();

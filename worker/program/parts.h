@@ -18,8 +18,14 @@ namespace penstock::worker {
 // 0: the micro-batch has no parts.
 size_t PartsOf(const MicroBatch& shape);
 
+// Whether backward passes go in them, too.
+inline bool HasBackwardInParts(const MicroBatch& shape) {
+  return PartsOf(shape) > 0 && !shape.whole_backward;
+}
+
 // That the parts are all rows in their order, none of them empty, and that ranks divide experts where there
-// are some. Possible errors: INVALID_ARGUMENT (names part_rows).
+// are some; that backward passes are whole behind parts alone, and where tensor ranks divide no tokens, which
+// they do part by part. Possible errors: INVALID_ARGUMENT (names part_rows or whole_backward).
 absl::Status CheckParts(const MicroBatch& shape, const GroupPlace& place);
 
 // A part as a micro-batch without parts. Wants a shape that is in order. Rows of a rectangle stay as long as

@@ -178,6 +178,8 @@ struct MicroBatch {
   // The parts in which passes go through it (parts.h): cumulative numbers of rows (packed: of samples), one
   // more than there are parts; empty: one part.
   std::vector<uint32_t> part_rows = {};
+  // Forward passes alone go in parts: backward passes are those of the whole micro-batch.
+  bool whole_backward = false;
   // Of the whole global batch, by which losses of routers are divided; 0: no loss of a router is asked for.
   uint64_t batch_tokens = 0;
   int64_t computed_tokens = 0;

@@ -112,7 +112,7 @@ absl::Status ConvertJoint(const v1::Instruction& proto, const JobConfig& job, co
                    proto.expected_duration_ns());
   }
   PENSTOCK_ASSIGN_OR_RETURN(instruction.beside, BesideFromProto(proto.exchange(), job, instruction.op));
-  if (instruction.beside.any() && PartsOf(program.micro_batches[instruction.micro_batch]) > 0)
+  if (instruction.beside.any() && HasBackwardInParts(program.micro_batches[instruction.micro_batch]))
     return Invalid(
         "exchange puts products beside exchanges of a micro-batch in parts, which has its own rule");
   return CheckExchange(proto.exchange());

@@ -71,9 +71,9 @@ INSTANTIATE_TEST_SUITE_P(Parts, PartsOfEveryLayout,
 
 // Every combination with PENSTOCK_EQUIVALENCE=all in the environment. Else every 29th: neither five kinds of
 // passes nor four numbers of parts nor four pairs of degrees share a divisor with it.
-bool IsRun(size_t combination) {
+bool IsRun(size_t combination, size_t every = 29) {
   const char* const wanted = std::getenv("PENSTOCK_EQUIVALENCE");
-  return (wanted != nullptr && std::string(wanted) == "all") || combination % 29 == 0;
+  return (wanted != nullptr && std::string(wanted) == "all") || combination % every == 0;
 }
 
 // Of one rank, and of an implementation that knows neither ranks nor parts.
@@ -93,12 +93,13 @@ TEST_P(PartsOfEveryLayout, AddUpToTheUndividedStage) {
         for (const auto& [tensors, experts] : {std::pair(1, 2), {1, 4}, {2, 2}, {2, 4}}) {
           if (placed.contexts * tensors % experts != 0) continue;
           for (const TestPipeline::Options& options : EveryKindOfPass()) {
+            shape.whole_backward = tensors == 1 && combination % 2 == 1;
             if (!IsRun(combination++)) continue;
             const Whole divided = RunDivided(config, placed, shape, {1, 3}, options, tensors, experts);
             EXPECT_LT(Difference(divided, whole), 1e-12)
                 << parts << " parts, " << placed.contexts << " context and " << tensors
                 << " tensor ranks, experts over " << experts << ", " << options.recompute.full
-                << " full, split " << options.split_backward;
+                << " full, split " << options.split_backward << ", whole backward " << shape.whole_backward;
           }
         }
       }
@@ -122,6 +123,41 @@ TEST_P(PartsOfEveryLayout, HaveTheSameBitsForEveryKindOfPass) {
     }
     const Whole exact = RunWhole(SmallExpertsConfig(DataType::kFloat64), placed, GetParam(), {2, 2});
     EXPECT_NEAR(kept.result.loss / exact.result.loss, 1, type == DataType::kFloat32 ? 1e-5 : 0.02);
+  }
+}
+
+// Forward passes in parts, backward passes of the whole.
+TEST_P(PartsOfEveryLayout, AreJoinedForAWholeBackwardPass) {
+  size_t combination = 0;
+  for (ModelConfig (*config_of)(DataType) :
+       {&SmallExpertsConfig, &ExpertsWithWindows, &SmallSharedExpertConfig, &SmallSomeExpertsConfig}) {
+    ModelConfig config = config_of(DataType::kFloat64);
+    config.router_balance_loss = 0.01;
+    config.router_z_loss = 0.001;
+    for (const double capacity : {0.0, 1.1}) {
+      config.expert_capacity_factor = capacity;
+      for (const Placed& placed : PlacedSamples()) {
+        MicroBatch shape = ShapeOf(config, placed, GetParam());
+        shape.batch_tokens = 100;
+        const uint32_t rows = RowsIn(shape);
+        for (const int experts : {2, 4}) {
+          if (placed.contexts % experts != 0) continue;
+          for (const TestPipeline::Options& options : EveryKindOfPass()) {
+            shape.part_rows = {};
+            shape.whole_backward = false;
+            if (!IsRun(combination++, 13)) continue;
+            const Whole whole = RunDivided(config, placed, shape, {1, 3}, options, /*tensors=*/1, experts);
+            shape.part_rows = PartRows(rows, std::min<uint32_t>(2 + combination % 3, rows));
+            shape.whole_backward = true;
+            const Whole joined = RunDivided(config, placed, shape, {1, 3}, options, /*tensors=*/1, experts);
+            EXPECT_LT(Difference(joined, whole), 1e-12)
+                << PartsOf(shape) << " parts, " << placed.contexts << " context ranks, experts over "
+                << experts << ", capacity " << capacity << ", " << options.recompute.full << " full, split "
+                << options.split_backward;
+          }
+        }
+      }
+    }
   }
 }
 
@@ -203,12 +239,14 @@ class WritingGroup : public CountingGroup {
 };
 
 // Of the forward and the backward pass through two layers, all rows of the micro-batch divided.
-std::string WrittenOf(const std::vector<uint32_t>& part_rows, const LayerRecompute& recompute) {
+std::string WrittenOf(const std::vector<uint32_t>& part_rows, const LayerRecompute& recompute,
+                      bool whole_backward = false) {
   const ModelConfig config = SmallExpertsConfig(DataType::kFloat32);
   const std::vector<TestSample> samples = {{2, 9}, {0, 8}, {3, 5}};
   MicroBatch shape = MakeMicroBatch(config, samples, Layout::kPacked);
   shape.spans = {{0, 2}, {0, 2}, {0, 2}};
   shape.part_rows = part_rows;
+  shape.whole_backward = whole_backward;
   std::string written;
   RunStageGroup({.contexts = 2, .experts = 2}, [&](ThreadStageGroup& group) {
     WritingGroup writes(&group);
@@ -242,6 +280,15 @@ TEST(MicroBatchParts, AreComputedWhileRowsOfOthersTravel) {
             "wswswkwk");
 }
 
+TEST(MicroBatchParts, GoBackAtOnceWhereBackwardPassesAreWhole) {
+  const std::string whole = WrittenOf({}, {}), parts = WrittenOf({0, 1, 3}, {}, /*whole_backward=*/true);
+  EXPECT_EQ(parts.substr(0, parts.find('|')), "knsknswswswknswknswswsww");
+  EXPECT_EQ(parts.substr(parts.find('|')), whole.substr(whole.find('|')));
+  // One that runs again is whole, too.
+  const std::string again = WrittenOf({0, 1, 3}, {.full = 2}, /*whole_backward=*/true);
+  EXPECT_EQ(again.substr(again.find('|')), WrittenOf({}, {.full = 2}).substr(whole.find('|')));
+}
+
 TEST(MicroBatchParts, RunAgainInTurnToo) {
   EXPECT_EQ(WrittenOf({0, 1, 3}, {.full = 2}),
             "knsknswswswknswknswswsww|"
@@ -267,6 +314,11 @@ TEST(MicroBatchParts, AreRefusedWhereTheyCannotBe) {
        {std::vector<uint32_t>{0}, {1, 3}, {0, 2}, {0, 1, 1, 3}, {0, 2, 1, 3}, {0, 4}}) {
     EXPECT_THAT(error(wrong, place), HasSubstr("values that rise from 0 to 3, the number of rows"));
   }
+  shape.whole_backward = true;
+  EXPECT_EQ(error({0, 1, 3}, place), "");
+  EXPECT_THAT(error({}, place), HasSubstr("whole_backward is set, but part_rows is empty"));
+  EXPECT_THAT(error({0, 1, 3}, {.contexts = 2, .tensors = 2, .experts = 4}),
+              HasSubstr("whole_backward is set, but tensor ranks divide the tokens of each part by 2"));
 }
 
 TEST(MicroBatchParts, RefuseProductsThatAPlanPutsBesideTheirExchanges) {

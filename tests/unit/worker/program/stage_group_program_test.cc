@@ -36,12 +36,20 @@ TEST(ProgramFromProto, KnowsThePartsOfMicroBatches) {
   const absl::StatusOr<Program> program = ProgramFromProto(message, ExpertJob());
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_THAT(program->micro_batches[0].part_rows, ElementsAre(0, 1, 2));
+  EXPECT_FALSE(program->micro_batches[0].whole_backward);
   EXPECT_THAT(program->micro_batches[1].part_rows, ElementsAre());
+
+  message.mutable_micro_batches(0)->set_whole_backward(true);
+  const absl::StatusOr<Program> joined = ProgramFromProto(message, ExpertJob());
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_TRUE(joined->micro_batches[0].whole_backward);
 }
 
 TEST(ProgramFromProto, NamesWhatIsWrongWithPartsOfMicroBatches) {
-  const auto error = [](const std::vector<uint32_t>& part_rows, const JobConfig& job, bool beside = false) {
+  const auto error = [](const std::vector<uint32_t>& part_rows, const JobConfig& job, bool beside = false,
+                        bool whole_backward = false) {
     v1::StreamProgramsResponse message = ContextMessage();
+    message.mutable_micro_batches(0)->set_whole_backward(whole_backward);
     message.mutable_micro_batches(0)->mutable_part_rows()->Add(part_rows.begin(), part_rows.end());
     v1::Instruction& pass = *message.mutable_program()->mutable_instructions(3);
     if (beside) {
@@ -61,6 +69,9 @@ TEST(ProgramFromProto, NamesWhatIsWrongWithPartsOfMicroBatches) {
   EXPECT_EQ(error({}, ExpertJob(), /*beside=*/true), "");
   EXPECT_THAT(error({0, 2}, ExpertJob(), /*beside=*/true),
               AllOf(HasSubstr("instruction 3"), HasSubstr("beside exchanges of a micro-batch in parts")));
+  EXPECT_EQ(error({0, 2}, ExpertJob(), /*beside=*/true, /*whole_backward=*/true), "");
+  EXPECT_THAT(error({}, ExpertJob(), /*beside=*/false, /*whole_backward=*/true),
+              AllOf(HasSubstr("micro-batch 0"), HasSubstr("whole_backward is set, but part_rows is empty")));
 }
 
 TEST(ProgramFromProto, NamesWhatIsWrongWithJointPassesAndSpans) {
