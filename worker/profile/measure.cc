@@ -16,6 +16,7 @@
 #include "worker/model/stage_checks.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/profile/fit.h"
+#include "worker/profile/measure_copies.h"
 #include "worker/profile/measure_link.h"
 #include "worker/profile/measured_passes.h"
 #include "worker/profile/measured_shapes.h"
@@ -336,6 +337,9 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
   if (settings.links) {
     PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
     PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
+    if (config.experts > 0) {
+      PENSTOCK_ASSIGN_OR_RETURN(profile.copy_bytes_per_second, MeasureCopies(device));
+    }
   }
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);
   profile.sharded_state_bytes_per_parameter_byte = OptimizerBytesPerParameterByte(config.dtype);

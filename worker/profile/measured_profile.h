@@ -140,6 +140,8 @@ struct MeasuredProfile {
   // where it was not measured.
   MeasuredLink link;
   MeasuredCollective collective;
+  // In memory; 0: not measured.
+  double copy_bytes_per_second = 0;
   int64_t memory_bytes = 0;
   // Of a layer's repeats, as a share of its time: the median over the shapes.
   double spread = 0;

@@ -110,6 +110,7 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   cluster.set_intra_node_collective_latency_ns(collective.latency_ns);
   cluster.set_inter_node_collective_latency_ns(collective.latency_ns);
   cluster.set_exchange_overlap(profile.collective.overlap);
+  cluster.set_copy_bytes_per_second(profile.copy_bytes_per_second);
   cluster.set_gpus_per_node(kRanksOnThisMachine);
   proto.set_bytes_per_element(BytesPerElement(model.dtype()));
   return proto;

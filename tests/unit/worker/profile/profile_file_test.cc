@@ -27,6 +27,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
                            {.degree = 8, .efficiency = 0.5, .forward = {.target_token_ns = 0.5}}};
   measured.link = {5e9, 1234};
   measured.collective = {{3e9, 4321}, 0.75};
+  measured.copy_bytes_per_second = 2e9;
   v1::ModelSpec model;
   model.set_hidden(64);
   model.set_dtype(v1::DATA_TYPE_BFLOAT16);
@@ -65,6 +66,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(file.profile().cluster().intra_node_collective_latency_ns(), 4321);
   EXPECT_EQ(file.profile().cluster().inter_node_collective_latency_ns(), 4321);
   EXPECT_EQ(file.profile().cluster().exchange_overlap(), 0.75);
+  EXPECT_EQ(file.profile().cluster().copy_bytes_per_second(), 2e9);
   EXPECT_EQ(file.profile().bytes_per_element(), 2U);
 }
 
