@@ -11,7 +11,7 @@ namespace penstock::worker {
 namespace {
 
 // Those that lie by tokens.
-std::vector<at::Tensor*> TokenTensors(ExpertsMemory& memory) {
+std::vector<at::Tensor*> RoutedTensors(ExpertsMemory& memory) {
   Routing& routing = memory.routing;
   FeedForwardMemory& shared = memory.shared.part;
   return {&routing.probabilities, &routing.chosen, &routing.losses.log_sums, &shared.up,
@@ -69,11 +69,11 @@ ExpertsMemory JoinExperts(int64_t per_token, std::vector<ExpertsMemory> of_parts
   std::vector<std::vector<at::Tensor*>> by_tokens;
   for (ExpertsMemory& part : of_parts) {
     exchanges.push_back(&part.routing.exchange);
-    by_tokens.push_back(TokenTensors(part));
+    by_tokens.push_back(RoutedTensors(part));
   }
   JoinedExchange exchange = JoinExchanges(exchanges, device);
   ExpertsMemory joined;
-  JoinTensors(by_tokens, TokenTensors(joined));
+  JoinTensors(by_tokens, RoutedTensors(joined));
   joined.routing.order = InOrderOfExperts(places, joined.routing.chosen);
   joined.routing.exchange = std::move(exchange.whole);
   joined.routing.losses.shares = JoinShares(of_parts);
