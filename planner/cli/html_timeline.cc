@@ -78,7 +78,8 @@ Json MicroBatchData(const v1::MicroBatch& micro_batch) {
           {"recompute", std::move(recompute)},
           {"rowSamples", micro_batch.row_samples()},
           {"spans", Spans(micro_batch)},
-          {"partRows", micro_batch.part_rows()}};
+          {"partRows", micro_batch.part_rows()},
+          {"wholeBackward", micro_batch.whole_backward()}};
 }
 
 Json Replicas(const v1::Plan& plan) {

@@ -46,7 +46,10 @@ nlohmann::ordered_json ToJson(const std::vector<SpanCount>& spans) {
 }
 
 nlohmann::ordered_json ToJson(const RowExchange& rows) {
-  return {{"ms", rows.ms}, {"exposed_ms", rows.exposed_ms}, {"micro_batches_in_parts", rows.in_parts}};
+  return {{"ms", rows.ms},
+          {"exposed_ms", rows.exposed_ms},
+          {"micro_batches_in_parts", rows.in_parts},
+          {"forward_alone", rows.forward_alone}};
 }
 
 nlohmann::ordered_json ToJson(const std::vector<BubbleShare>& shares) {

@@ -21,15 +21,21 @@ RowExchange RowExchangeOf(const v1::Plan& plan) {
     rows.ms = Milliseconds(all_ns) / plan.programs_size();
     rows.exposed_ms = Milliseconds(exposed_ns) / plan.programs_size();
   }
-  for (const v1::Replica& replica : plan.replicas())
-    for (const v1::MicroBatch& micro_batch : replica.micro_batches())
+  for (const v1::Replica& replica : plan.replicas()) {
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
       if (!micro_batch.part_rows().empty()) ++rows.in_parts;
+      if (micro_batch.whole_backward()) ++rows.forward_alone;
+    }
+  }
   return rows;
 }
 
 std::string RowExchangeText(const RowExchange& rows, int micro_batches) {
   return absl::StrCat(Fixed(rows.ms, 1), " ms a rank, ", Fixed(rows.exposed_ms, 1), " ms of it waited for; ",
-                      rows.in_parts, " of ", micro_batches, " micro-batches in parts");
+                      rows.in_parts, " of ", micro_batches, " micro-batches in parts",
+                      rows.forward_alone > 0
+                          ? absl::StrCat(", ", rows.forward_alone, " of them forward alone")
+                          : std::string());
 }
 
 }  // namespace penstock::cli

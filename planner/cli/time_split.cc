@@ -129,11 +129,14 @@ class Splitter {
     std::vector<ShareCosts> costs(computed.whole.size());
     for (size_t i = 0; i < costs.size(); ++i) {
       ShareCosts& share = costs[i];
-      if (!costs_.Layers(computed.whole[i], computed.parts[i], &share.real))
+      const auto find = [&](const core::CostModel& model, const core::SharesInParts& shares,
+                            core::LayerCosts* layers) {
+        return model.Layers(shares.whole[i], shares.parts[i], shares.whole_backward, layers);
+      };
+      if (!find(costs_, computed, &share.real))
         return absl::InvalidArgumentError("plan.replicas: a micro-batch is outside of the job's profile");
-      share.has_tight = costs_.Layers(real.whole[i], real.parts[i], &share.tight) &&
-                        ideal_.Layers(real.whole[i], real.parts[i], &share.ideal);
-      for (core::LayerCosts* layers : {&share.real, &share.tight, &share.ideal}) layers->exchange = {};
+      share.has_tight = find(costs_, real, &share.tight) && find(ideal_, real, &share.ideal);
+      for (core::LayerCosts* layers : {&share.real, &share.tight, &share.ideal}) layers->DropExchanges();
       if (micro_batch.computed_tokens() > 0)
         share.real_tokens = static_cast<double>(micro_batch.real_tokens()) /
                             static_cast<double>(micro_batch.computed_tokens());

@@ -106,6 +106,7 @@ Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaP
       micro_batch.row = candidate.table.row(slots[m]);
       micro_batch.spans = candidate.table.spans(slots[m]);
       PutPartsTogether(candidate.table.part_of_row(slots[m]), &micro_batch);
+      micro_batch.whole_backward = candidate.table.whole_backward(slots[m]);
       const auto recompute = pipelines[replica].recompute.begin() + static_cast<std::ptrdiff_t>(m * stages);
       micro_batch.recompute.assign(recompute, recompute + stages);
       assignment[replica].push_back(std::move(micro_batch));

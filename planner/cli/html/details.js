@@ -75,7 +75,8 @@ function tokensHere(rank, microBatch) {
 function partsOf(microBatch) {
   const begins = microBatch.partRows;
   if (begins.length === 0) return [];
-  return [["parts", `${begins.slice(1).map((end, part) => withCommas(end - begins[part])).join(", ")} rows, in turn`]];
+  const rows = begins.slice(1).map((end, part) => withCommas(end - begins[part])).join(", ");
+  return [["parts", `${rows} rows, in turn${microBatch.wholeBackward ? "; backward passes are whole" : ""}`]];
 }
 
 function exchangeOf(joint) {

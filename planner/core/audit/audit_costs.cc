@@ -71,7 +71,7 @@ class CostsAudit {
     for (size_t context = 0; context < shares->whole.size(); ++context) {
       ShareCosts& costs = result.emplace_back();
       costs.share = shares->whole[context];
-      if (!costs_.Layers(costs.share, shares->parts[context], &costs.layers))
+      if (!costs_.Layers(costs.share, shares->parts[context], shares->whole_backward, &costs.layers))
         list_.Add(absl::StrCat(name, "its shape is outside of the profile"));
     }
     return result;

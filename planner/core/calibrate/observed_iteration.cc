@@ -17,6 +17,17 @@ namespace {
 // Shorter ones are noise: what is free by the costs has no ratio.
 constexpr int64_t kFreeNs = 1000;
 
+// What a context rank has of a micro-batch.
+struct OwnShare {
+  const Share& whole;
+  const std::vector<Share>& parts;
+  bool whole_backward = false;
+
+  bool Layers(const CostModel& costs, LayerCosts* layers) const {
+    return costs.Layers(whole, parts, whole_backward, layers);
+  }
+};
+
 class Observer {
  public:
   Observer(const ObservedIteration& iteration, const CostModel& costs, const CostModel& in_effect,
@@ -160,31 +171,30 @@ class Observer {
     pass.stage = static_cast<int>(instruction.stage());
     const SharesInParts& shares = shares_[program.replica()][instruction.micro_batch()];
     const auto context = static_cast<size_t>(costs_.topology().PlaceOf(rank).context);
-    const Share& share = shares.whole[context];
-    const std::vector<Share>& parts = shares.parts[context];
-    pass.sums = share.sums;
+    const OwnShare share = {shares.whole[context], shares.parts[context], shares.whole_backward};
+    pass.sums = share.whole.sums;
     pass.recompute = RecomputeOf(program, instruction);
     const v1::PassExchange& exchange = instruction.exchange();
     const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns() +
-                              ExposedRowsNs(instruction, share, parts, pass.recompute);
+                              ExposedRowsNs(instruction, share, pass.recompute);
     pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1)) *
-                       WholeOverParts(instruction, share, parts, pass.recompute);
+                       WholeOverParts(instruction, share, pass.recompute);
     if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
       pass.kind = instruction.op() == v1::OP_FORWARD ? MeasuredKind::kForward : MeasuredKind::kBackward;
       measured_.passes.push_back(pass);
       return;
     }
     const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
-    AddSplit(rank, instruction, pass, weight ? BesideNs(pass.stage, share, parts) : 0);
+    AddSplit(rank, instruction, pass, weight ? BesideNs(pass.stage, share) : 0);
   }
 
   // What a pass waits for rows of experts: by the plan of a router that was more or less even, it may be much
   // less or more.
-  int64_t ExposedRowsNs(const v1::Instruction& instruction, const Share& share,
-                        const std::vector<Share>& parts, const StageRecompute& recompute) const {
+  int64_t ExposedRowsNs(const v1::Instruction& instruction, const OwnShare& share,
+                        const StageRecompute& recompute) const {
     LayerCosts layers;
     if (!in_effect_.group().divides_experts() || instruction.op() == v1::OP_BACKWARD_WEIGHT ||
-        !in_effect_.Layers(share, parts, &layers))
+        !share.Layers(in_effect_, &layers))
       return 0;
     const auto stage = static_cast<int>(instruction.stage());
     return instruction.op() == v1::OP_FORWARD
@@ -194,12 +204,12 @@ class Observer {
 
   // What a pass computes if it goes through the micro-batch as it is, over what it computes in parts, which
   // cost more: what is fitted is the first.
-  double WholeOverParts(const v1::Instruction& instruction, const Share& share,
-                        const std::vector<Share>& parts, const StageRecompute& recompute) const {
-    if (parts.empty()) return 1;
+  double WholeOverParts(const v1::Instruction& instruction, const OwnShare& share,
+                        const StageRecompute& recompute) const {
+    if (share.parts.empty()) return 1;
     LayerCosts whole, in_parts;
-    if (!costs_.Layers(share, &whole) || !costs_.Layers(share, parts, &in_parts)) return 1;
-    for (LayerCosts* layers : {&whole, &in_parts}) layers->exchange = {};
+    if (!costs_.Layers(share.whole, &whole) || !share.Layers(costs_, &in_parts)) return 1;
+    for (LayerCosts* layers : {&whole, &in_parts}) layers->DropExchanges();
     const auto stage = static_cast<int>(instruction.stage());
     const auto computed = [&](const LayerCosts& layers) {
       return static_cast<double>(instruction.op() == v1::OP_FORWARD
@@ -226,9 +236,9 @@ class Observer {
     split.ready = ++split.parts == 2;
   }
 
-  double BesideNs(int stage, const Share& share, const std::vector<Share>& parts) const {
+  double BesideNs(int stage, const OwnShare& share) const {
     LayerCosts layers;
-    if (!costs_.group().divides_experts() || !costs_.Layers(share, parts, &layers)) return 0;
+    if (!costs_.group().divides_experts() || !share.Layers(costs_, &layers)) return 0;
     return static_cast<double>(costs_.BesideNs(stage, layers));
   }
 

@@ -42,7 +42,8 @@ absl::Status PlanLayers::Read(const Batch& batch, int replica) {
                                              costs_->profile().windows));
     auto& of_micro_batch = layers_[replica].emplace_back();
     for (size_t context = 0; context < shares.whole.size(); ++context) {
-      if (!costs_->Layers(shares.whole[context], shares.parts[context], &of_micro_batch.emplace_back()))
+      if (!costs_->Layers(shares.whole[context], shares.parts[context], shares.whole_backward,
+                          &of_micro_batch.emplace_back()))
         return absl::InvalidArgumentError("plan.replicas: a micro-batch outside of the profile");
     }
   }

@@ -247,6 +247,9 @@ absl::Status CheckCluster(const v1::Cluster& cluster) {
                                  static_cast<double>(cluster.inter_node_collective_latency_ns()),
                                  kLatencyNs));
   PENSTOCK_RETURN_IF_ERROR(Check("cluster.exchange_overlap", cluster.exchange_overlap(), kShare));
+  if (cluster.copy_bytes_per_second() != 0)
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckBandwidth("cluster.copy_bytes_per_second", cluster.copy_bytes_per_second()));
   PENSTOCK_RETURN_IF_ERROR(
       Check("cluster.memory_bytes", static_cast<double>(cluster.memory_bytes()), kMemoryBytes));
   if (cluster.gpus_per_node() == 0) return WrongInProfile("cluster.gpus_per_node", "0; use at least 1");

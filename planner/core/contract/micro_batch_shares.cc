@@ -120,7 +120,9 @@ absl::StatusOr<SharesInParts> ComputedShares(const v1::MicroBatch& micro_batch, 
   if (contexts == 1 && micro_batch.part_rows().empty()) return OfOneRank(sums());
   PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
   SharesInParts shares = SharesOfPlaced(computed, batch, nodes, contexts);
-  return contexts > 1 ? shares : OfOneRank(sums(), std::move(shares.parts));
+  if (contexts == 1) shares = OfOneRank(sums(), std::move(shares.parts));
+  shares.whole_backward = micro_batch.whole_backward();
+  return shares;
 }
 
 absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, const Batch& batch,
@@ -137,7 +139,9 @@ absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, cons
   }
   if (!real.part_begins.empty()) real.part_begins.push_back(real.spans.size());
   SharesInParts shares = SharesOfPlaced(real, batch, nodes, contexts);
-  return contexts > 1 ? shares : OfOneRank(sums(), std::move(shares.parts));
+  if (contexts == 1) shares = OfOneRank(sums(), std::move(shares.parts));
+  shares.whole_backward = micro_batch.whole_backward();
+  return shares;
 }
 
 }  // namespace penstock::core

@@ -16,6 +16,8 @@ namespace penstock::core {
 struct SharesInParts {
   std::vector<Share> whole;
   std::vector<std::vector<Share>> parts;
+  // Backward passes do not go in parts.
+  bool whole_backward = false;
 };
 
 // As it is computed, padding included. The samples of the micro-batch must be in the batch; windows: of the

@@ -119,6 +119,7 @@ Cluster ClusterFromProto(const v1::Cluster& cluster) {
   result.gpus_per_node = static_cast<int32_t>(cluster.gpus_per_node());
   result.attention_hides_exchange = cluster.attention_hides_exchange();
   result.exchange_overlap = cluster.exchange_overlap();
+  result.copy_bytes_per_second = cluster.copy_bytes_per_second();
   const auto given = [](auto value, auto otherwise) { return value > 0 ? value : otherwise; };
   result.intra_node_collective_bytes_per_second =
       given(cluster.intra_node_collective_bytes_per_second(), result.intra_node_bytes_per_second);

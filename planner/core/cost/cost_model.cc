@@ -135,6 +135,7 @@ bool CostModel::has_selective() const {
 }
 
 bool CostModel::Layers(const Share& share, LayerCosts* costs) const {
+  costs->whole_backward.reset();
   if (!layer_model_.Layers(share.sums, costs)) return false;
   if (!exchange_model_.any()) return true;
   costs->exchange = exchange_model_.Costs(share, layer_model_);
@@ -168,9 +169,35 @@ PartCosts CostModel::CostsOfPart(const LayerCosts& costs) const {
   return part;
 }
 
-bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, LayerCosts* costs) const {
+void CostModel::AddJoining(const Share& share, LayerCosts* costs) const {
+  const double speed = profile_.cluster.copy_bytes_per_second;
+  if (speed <= 0) return;
+  const ShareMemory memory = memory_model_.OfShare(share);
+  for (const LayerKind kind : {kDecoder, kDense}) {
+    for (const RecomputeLevel level : {kKeepAll, kKeepSelective, kKeepInput}) {
+      const int64_t bytes = memory_model_.KeptBytes(kind, level, memory);
+      costs->backward[kind][level] += static_cast<double>(bytes) / speed * 1e9;
+    }
+  }
+}
+
+bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, bool whole_backward,
+                       LayerCosts* costs) const {
   if (parts.empty()) return Layers(share, costs);
-  if (!layer_model_.Layers(share.sums, costs)) return false;
+  costs->whole_backward.reset();
+  if (!whole_backward) return layer_model_.Layers(share.sums, costs) && AddParts(parts, costs);
+  LayerCosts whole;
+  if (!Layers(share, &whole)) return false;
+  *costs = whole;
+  if (!AddParts(parts, costs)) return false;
+  costs->whole_backward = std::move(whole.exchange);
+  costs->backward = whole.backward;
+  costs->weight = whole.weight;
+  AddJoining(share, costs);
+  return true;
+}
+
+bool CostModel::AddParts(absl::Span<const Share> parts, LayerCosts* costs) const {
   for (const LayerKind kind : {kDecoder, kDense}) {
     costs->forward[kind] = 0;
     costs->backward[kind] = {};
@@ -196,9 +223,10 @@ bool CostModel::Layers(const Share& share, absl::Span<const Share> parts, LayerC
 
 int64_t CostModel::BesideNs(int stage, const LayerCosts& costs) const {
   const int64_t layers = this->stage(stage).count(kDecoder);
+  const ExchangeCosts& exchange = costs.backward_exchange();
   int64_t of_parts = 0;
-  for (const PartCosts& part : costs.exchange.parts) of_parts += part.experts_ns;
-  return costs.exchange.beside.TakenNs(layers) + layers * of_parts;
+  for (const PartCosts& part : exchange.parts) of_parts += part.experts_ns;
+  return exchange.beside.TakenNs(layers) + layers * of_parts;
 }
 
 LayerProducts CostModel::ProductsOf(double weight_ns) const {
@@ -278,7 +306,7 @@ PassExchange CostModel::ForwardExchange(int stage, const LayerCosts& costs) cons
 PassExchange CostModel::BackwardExchange(int stage, const LayerCosts& costs,
                                          const StageRecompute& recompute) const {
   if (!exchange_model_.any()) return {};
-  return core::BackwardExchange(this->stage(stage), recompute, group(), costs.exchange);
+  return core::BackwardExchange(this->stage(stage), recompute, group(), costs.backward_exchange());
 }
 
 int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {

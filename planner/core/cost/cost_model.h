@@ -54,7 +54,9 @@ class CostModel {
   // False when the shape is outside of the profile: not on the grid, and no closed form.
   bool Layers(const Share& share, LayerCosts* costs) const;
   // Of a rank that goes through the micro-batch in parts, of which it has these shares; empty: in one.
-  bool Layers(const Share& share, absl::Span<const Share> parts, LayerCosts* costs) const;
+  // `whole_backward`: backward passes are of the whole, and join what was kept of the parts.
+  bool Layers(const Share& share, absl::Span<const Share> parts, bool whole_backward,
+              LayerCosts* costs) const;
   // Of a part, whose costs as a micro-batch of its own these are.
   PartCosts CostsOfPart(const LayerCosts& costs) const;
   // Of a rank that has all of a context rank's tokens, none of a divided row.
@@ -87,6 +89,10 @@ class CostModel {
 
   // Into how many parts a micro-batch may be cut; 1: passes go through it as it is.
   int most_parts() const { return most_parts_; }
+  // Whether a backward pass may be whole behind a forward pass in parts, and what joining takes is known.
+  bool has_whole_backward() const {
+    return most_parts_ > 1 && group().tensor == 1 && profile_.cluster.copy_bytes_per_second > 0;
+  }
 
   // Of a token's rows and their gradients, to experts on other ranks and back, in both passes of one layer
   // that keeps everything: what products for weights do not hide. A line through the tokens, for estimates.
@@ -220,6 +226,10 @@ class CostModel {
   int64_t StaticBytesBesideShares(double parameter_bytes) const;
   // Passes make products for weights while rows of experts travel.
   bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
+  // Adds up what parts cost in layers, and what they exchange.
+  bool AddParts(absl::Span<const Share> parts, LayerCosts* costs) const;
+  // To the backward pass of a layer: what it kept is put into one piece.
+  void AddJoining(const Share& share, LayerCosts* costs) const;
   // A rank's products for the weights of a decoder layer, which take so long.
   LayerProducts ProductsOf(double weight_ns) const;
   // All parameters of the stage on one of its ranks but experts that ranks divide, not rounded; `experts`: of

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/core/cost/part_costs.h"
@@ -50,6 +51,18 @@ struct LayerCosts {
   double source_embedding = 0;
   double target_embedding = 0;
   ExchangeCosts exchange;
+  // Where the forward pass alone goes in parts: of the backward pass, which is whole. Its times above then
+  // have what joining takes.
+  std::optional<ExchangeCosts> whole_backward;
+
+  const ExchangeCosts& backward_exchange() const {
+    return whole_backward.has_value() ? *whole_backward : exchange;
+  }
+  // What is left is what the rank computes.
+  void DropExchanges() {
+    exchange = {};
+    whole_backward.reset();
+  }
 };
 
 }  // namespace penstock::core

@@ -11,6 +11,7 @@
 // Bytes are rounded once, by layer.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -35,6 +36,11 @@ class MemoryModel {
   StageMemory OnStage(int stage, const Share& share, const ShareMemory& of_share) const;
   StageMemory OnStage(int stage, const Share& share) const { return OnStage(stage, share, OfShare(share)); }
 
+  // Kept by one layer between its passes: without what a split backward pass puts aside.
+  static int64_t KeptBytes(LayerKind kind, RecomputeLevel level, const ShareMemory& memory) {
+    const int64_t rows = kind == kDecoder && level == kKeepAll ? memory.rows : 0;
+    return std::max<int64_t>(0, memory.layer[kind].stored[level] - rows);
+  }
   // Kept by all layers of the stage.
   int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
   // What comes and goes with a whole backward pass, and with one whose products for weights are put aside:

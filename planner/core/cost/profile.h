@@ -111,6 +111,8 @@ struct Cluster {
   bool attention_hides_exchange = false;
   // How much of an exchange of rows of experts goes on while a rank computes, 0 to 1.
   double exchange_overlap = 0;
+  // Inside the memory of an accelerator, each read and written once; 0: not known.
+  double copy_bytes_per_second = 0;
 };
 
 struct SlowRank {

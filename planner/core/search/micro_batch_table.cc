@@ -40,6 +40,7 @@ void MicroBatchTable::Reserve(size_t slots) {
   shares_.reserve(all * contexts());
   spans_.reserve(all);
   part_of_row_.reserve(all);
+  whole_backward_.reserve(all);
   stale_.reserve(all);
   figures_.reserve(all * offset(1));
 }
@@ -56,6 +57,7 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   shares_.resize(at_context(slot + 1));
   spans_.emplace_back();
   part_of_row_.emplace_back();
+  whole_backward_.push_back(0);
   stale_.push_back(0);
   figures_.resize(offset(slot + 1));
   Place(slot);
@@ -65,6 +67,7 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
 void MicroBatchTable::Place(int slot, Placer::Care care) {
   stale_[slot] = 0;
   part_of_row_[slot].clear();
+  whole_backward_[slot] = 0;
   if (contexts() == 1) {
     shares_[slot] = WholeShare(costs_->EvenShare(Sums(slot)));
     return;
@@ -100,11 +103,12 @@ MicroBatchTable::SharesOfParts MicroBatchTable::PartShares(int slot, const PartO
   return parts;
 }
 
-bool MicroBatchTable::CostLayers(int slot, const SharesOfParts& parts, absl::Span<LayerCosts> costs) const {
+bool MicroBatchTable::CostLayers(int slot, const SharesOfParts& parts, bool whole_backward,
+                                 absl::Span<LayerCosts> costs) const {
   bool known = true;
   for (size_t context = 0; context < contexts(); ++context) {
     const absl::Span<const Share> of_rank = parts.empty() ? absl::Span<const Share>() : parts[context];
-    known = costs_->Layers(Shares(slot)[context], of_rank, &costs[context]) && known;
+    known = costs_->Layers(Shares(slot)[context], of_rank, whole_backward, &costs[context]) && known;
   }
   return known;
 }
@@ -140,11 +144,16 @@ void MicroBatchTable::CutIntoParts(int slot) {
     PartOfRow part_of_row = row_parts_.Divide(rows, spans, parts);
     if (part_of_row.empty()) continue;
     const SharesOfParts shares = PartShares(slot, part_of_row);
-    if (!AreEven(slot, shares) || !CostLayers(slot, shares, absl::MakeSpan(costs))) continue;
-    const int64_t passes_ns = PassesNs(slot, costs);
-    if (passes_ns >= least_ns) continue;
-    least_ns = passes_ns;
-    part_of_row_[slot] = std::move(part_of_row);
+    if (!AreEven(slot, shares)) continue;
+    for (const bool whole_backward : {false, true}) {
+      if (whole_backward && !costs_->has_whole_backward()) continue;
+      if (!CostLayers(slot, shares, whole_backward, absl::MakeSpan(costs))) continue;
+      const int64_t passes_ns = PassesNs(slot, costs);
+      if (passes_ns >= least_ns) continue;
+      least_ns = passes_ns;
+      part_of_row_[slot] = part_of_row;
+      whole_backward_[slot] = whole_backward ? 1 : 0;
+    }
   }
   if (!part_of_row_[slot].empty()) Update(slot);
 }
@@ -152,7 +161,7 @@ void MicroBatchTable::CutIntoParts(int slot) {
 void MicroBatchTable::Update(int slot) {
   if (stale_[slot] != 0) Place(slot);
   const absl::Span<LayerCosts> costs = absl::MakeSpan(layer_costs_).subspan(at_context(slot), contexts());
-  known_[slot] = CostLayers(slot, PartShares(slot, part_of_row_[slot]), costs) ? 1 : 0;
+  known_[slot] = CostLayers(slot, PartShares(slot, part_of_row_[slot]), whole_backward(slot), costs) ? 1 : 0;
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
   LargestMemories(*costs_, Shares(slot), &memory_);
   const int stages = costs_->stages();
@@ -202,6 +211,7 @@ void MicroBatchTable::Save(int slot, Saved* saved) const {
   const absl::Span<const Share> shares = Shares(slot);
   saved->shares.assign(shares.begin(), shares.end());
   saved->part_of_row = part_of_row_[slot];
+  saved->whole_backward = whole_backward_[slot];
   saved->work_ns = work_ns_[slot];
   saved->known = known_[slot] != 0;
 }
@@ -217,6 +227,7 @@ void MicroBatchTable::Restore(const Saved& saved) {
   spans_[saved.slot] = saved.spans;
   std::copy(saved.shares.begin(), saved.shares.end(), shares_.begin() + first);
   part_of_row_[saved.slot] = saved.part_of_row;
+  whole_backward_[saved.slot] = saved.whole_backward;
   stale_[saved.slot] = 0;
 }
 

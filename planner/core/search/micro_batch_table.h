@@ -50,6 +50,7 @@ class MicroBatchTable {
     std::vector<Span> spans;
     std::vector<Share> shares;
     PartOfRow part_of_row;
+    char whole_backward = 0;
     int64_t work_ns = 0;
     bool known = true;
   };
@@ -72,7 +73,7 @@ class MicroBatchTable {
   void Update(int slot);
   // Places a slot again with all care, and updates it.
   void PlaceThoroughly(int slot);
-  // Cuts a slot into as many parts as make its passes shortest, and updates it.
+  // Cuts a slot into as many parts as make its passes shortest, backward passes too or not, and updates it.
   void CutIntoParts(int slot);
   // Work of placing so far, in passes of a list schedule.
   int64_t placing_passes() const;
@@ -102,6 +103,8 @@ class MicroBatchTable {
   const std::vector<Span>& spans(int slot) const { return spans_[slot]; }
   // The part of each row; empty: it is one.
   const PartOfRow& part_of_row(int slot) const { return part_of_row_[slot]; }
+  // Whether forward passes alone go in them.
+  bool whole_backward(int slot) const { return whole_backward_[slot] != 0; }
   // What each context rank has of it, and what that costs in a layer.
   absl::Span<const Share> Shares(int slot) const { return {&shares_[at_context(slot)], contexts()}; }
   absl::Span<const LayerCosts> layer_costs(int slot) const {
@@ -147,7 +150,8 @@ class MicroBatchTable {
   bool AreEven(int slot, const SharesOfParts& parts) const;
   // Of context ranks that go through the slot in these parts. False where the shape is outside of the
   // profile.
-  bool CostLayers(int slot, const SharesOfParts& parts, absl::Span<LayerCosts> costs) const;
+  bool CostLayers(int slot, const SharesOfParts& parts, bool whole_backward,
+                  absl::Span<LayerCosts> costs) const;
   // Forward and backward pass of all stages.
   int64_t PassesNs(int slot, absl::Span<const LayerCosts> costs) const;
   // Of the slowest context rank.
@@ -188,6 +192,7 @@ class MicroBatchTable {
   std::vector<Share> shares_;
   std::vector<std::vector<Span>> spans_;
   std::vector<PartOfRow> part_of_row_;
+  std::vector<char> whole_backward_;
   // Whether the samples have changed since they were placed.
   std::vector<char> stale_;
   std::vector<int64_t> figures_;

@@ -45,12 +45,21 @@ class Exchange {
       for (const uint64_t tokens : share.part_targets) moved.tensor += halves.target * HalfBytes(tokens);
     }
     const uint64_t layers = mesh_.layers(pass.stage()) * key_value_bytes_;
-    for (const uint64_t tokens : share.part_targets) moved.expert += ExpertBytes(pass, forward, tokens);
+    for (const uint64_t tokens : InPass(share, pass, forward))
+      moved.expert += ExpertBytes(pass, forward, tokens);
     moved.sent = layers * share.sent;
     moved.received = layers * share.received;
     // Keys and values once more, and their gradients the other way.
     if (!forward) moved.sent = moved.received = moved.sent + moved.received;
     return moved;
+  }
+
+  // Target tokens of the parts in which the pass goes through the share.
+  std::vector<uint64_t> InPass(const Share& share, const v1::Instruction& pass, bool forward) const {
+    const v1::MicroBatch& micro_batch =
+        plan_.replicas(index_.ReplicaOf(rank_)).micro_batches(static_cast<int>(pass.micro_batch()));
+    if (forward || !micro_batch.whole_backward()) return share.part_targets;
+    return {share.target};
   }
 
   // Of the pass's stage, in a model with experts.
@@ -199,7 +208,7 @@ void CheckExchangeTimes(int rank, const v1::Instruction& pass, Report& report) {
 }
 
 // Products of weights are named beside the exchanges of backward passes alone, of experts that the rank has,
-// and not of micro-batches in parts, whose passes make them all.
+// and not of micro-batches whose backward passes go in parts, and make them all.
 void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, uint64_t layers_with_experts,
                  Report& report) {
   const v1::PassExchange& exchange = pass.exchange();
@@ -214,7 +223,7 @@ void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, 
   }
   const v1::MicroBatch& micro_batch =
       plan.replicas(index.ReplicaOf(rank)).micro_batches(static_cast<int>(pass.micro_batch()));
-  if (!micro_batch.part_rows().empty()) {
+  if (!micro_batch.part_rows().empty() && !micro_batch.whole_backward()) {
     report.AddAt(kCollectives, rank, pass,
                  "exchange names products of weights, but the micro-batch is in parts");
     return;

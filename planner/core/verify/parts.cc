@@ -12,6 +12,10 @@ void CheckParts(const PlanIndex& index, const ReplicaMesh& mesh, const v1::Micro
                 const std::string& name, Report& report) {
   const auto fail = [&](const std::string& message) { report.Add(kTokens, absl::StrCat(name, message)); };
   const auto& begins = micro_batch.part_rows();
+  if (micro_batch.whole_backward() && (begins.empty() || mesh.tensors > 1 || index.plan().forward_only()))
+    fail(absl::StrCat("whole_backward is set, but ", begins.empty()     ? "it has no part_rows"
+                                                     : mesh.tensors > 1 ? "tensor ranks divide its tokens"
+                                                                        : "there are no backward passes"));
   if (begins.empty()) return;
   if (mesh.experts == 1) return fail("part_rows is set, but parts are of ranks that divide experts");
   if (begins.size() < 3 || begins[0] != 0)

@@ -12,4 +12,12 @@ inline bool HasParts(const v1::Plan& plan) {
   return false;
 }
 
+// Whether one has whole backward passes behind a forward pass in parts.
+inline bool HasWholeBackward(const v1::Plan& plan) {
+  for (const v1::Replica& replica : plan.replicas())
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches())
+      if (micro_batch.whole_backward()) return true;
+  return false;
+}
+
 }  // namespace penstock::core

@@ -45,6 +45,9 @@ RandomPlanningCase MakeCase(int seed) {
   const double bandwidth = 1e6 * static_cast<double>(1 << random.Range(5, 12));
   cluster->set_intra_node_collective_bytes_per_second(bandwidth);
   cluster->set_inter_node_collective_bytes_per_second(bandwidth);
+  // Copies of what layers keep that take nearly nothing, or as long as the layers.
+  if (random.Chance(75))
+    cluster->set_copy_bytes_per_second(1e9 * static_cast<double>(1 << random.Range(0, 12)));
   return given;
 }
 
@@ -73,7 +76,7 @@ class PlansInPartsTest : public testing::Test {
 
 TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
   const int count = FromEnvironment("PENSTOCK_RANDOM_JOBS", kJobs);
-  int planned = 0, in_parts = 0;
+  int planned = 0, in_parts = 0, back_whole = 0;
   std::vector<double> ratios;
   for (int seed = 0; seed < count && !HasFailure(); ++seed) {
     const RandomPlanningCase given = MakeCase(seed);
@@ -85,6 +88,11 @@ TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
     ExpectSound(given, plan);
     if (!HasParts(plan)) continue;
     ++in_parts;
+    if (HasWholeBackward(plan)) {
+      ++back_whole;
+      EXPECT_EQ(given.job.mesh().tensor(), 1);
+      EXPECT_GT(given.job.profile().cluster().copy_bytes_per_second(), 0);
+    }
     const v1::Plan whole = PlanOf(given, 1);
     if (whole.programs().empty()) continue;
     EXPECT_FALSE(HasParts(whole));
@@ -93,10 +101,13 @@ TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
   }
   ASSERT_FALSE(ratios.empty());
   std::sort(ratios.begin(), ratios.end());
-  std::cout << planned << " plans, " << in_parts << " with micro-batches in parts; beside whole ones: best "
-            << ratios.front() << ", median " << ratios[ratios.size() / 2] << ", 90 % "
-            << ratios[ratios.size() * 9 / 10] << ", worst " << ratios.back() << "\n";
+  std::cout << planned << " plans, " << in_parts << " with micro-batches in parts, " << back_whole
+            << " with whole backward passes; beside whole ones: best " << ratios.front() << ", median "
+            << ratios[ratios.size() / 2] << ", 90 % " << ratios[ratios.size() * 9 / 10] << ", worst "
+            << ratios.back() << "\n";
   EXPECT_GT(in_parts, planned / 16);
+  EXPECT_GT(back_whole, in_parts / 16);
+  EXPECT_LT(back_whole, in_parts);
   EXPECT_LT(ratios[ratios.size() / 2], 1);
   EXPECT_LE(ratios.back(), 1);
 }
@@ -104,10 +115,14 @@ TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
 // A plan with a micro-batch in parts, damaged in one place.
 class DamagedPartsTest : public PlansInPartsTest {
  protected:
-  DamagedPartsTest() {
+  DamagedPartsTest() { Find(/*tensors=*/false); }
+
+  // Of a job whose ranks divide experts alone, or layers too.
+  void Find(bool tensors) {
+    in_parts_ = nullptr;
     for (int seed = 0; in_parts_ == nullptr && seed < kJobs; ++seed) {
       given_ = MakeCase(seed);
-      if (given_.job.mesh().expert() < 2) continue;
+      if (given_.job.mesh().expert() < 2 || (given_.job.mesh().tensor() > 1) != tensors) continue;
       plan_ = PlanOf(given_, 0);
       for (v1::Replica& replica : *plan_.mutable_replicas())
         for (v1::MicroBatch& micro_batch : *replica.mutable_micro_batches())
@@ -166,7 +181,29 @@ TEST_F(DamagedPartsTest, PartsWhereNobodyDividesExperts) {
   ExpectViolation(7, "part_rows is set, but parts are of ranks that divide experts");
 }
 
+TEST_F(DamagedPartsTest, AWholeBackwardPassWithoutParts) {
+  in_parts_->clear_part_rows();
+  in_parts_->set_whole_backward(true);
+  ExpectViolation(7, "whole_backward is set, but it has no part_rows");
+}
+
+TEST_F(DamagedPartsTest, AWholeBackwardPassWhereTensorRanksDivideTokens) {
+  Find(/*tensors=*/true);
+  ASSERT_NE(in_parts_, nullptr);
+  in_parts_->set_whole_backward(true);
+  ExpectViolation(7, "whole_backward is set, but tensor ranks divide its tokens");
+}
+
+TEST_F(DamagedPartsTest, AWholeBackwardPassThatIsNotStated) {
+  in_parts_->set_whole_backward(!in_parts_->whole_backward());
+  const auto audited = AuditPlan(given_.batch, plan_, given_.job.profile());
+  ASSERT_TRUE(audited.ok()) << audited.status();
+  EXPECT_THAT(*audited, testing::Contains(
+                            testing::Field(&Violation::message, testing::HasSubstr("own_duration_ns is"))));
+}
+
 TEST_F(DamagedPartsTest, AnExchangeNamesProducts) {
+  in_parts_->set_whole_backward(false);
   ExchangeOf(v1::OP_BACKWARD).set_products_beside_return(1);
   ExpectViolation(5, "exchange names products of weights, but the micro-batch is in parts");
 }

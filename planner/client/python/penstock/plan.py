@@ -30,6 +30,7 @@ class MicroBatch:
     loss_tokens      positions that the loss counts
     part_rows        the parts in which passes go through the micro-batch while rows of experts travel: cumulative numbers of
                      rows (PACKED: of samples), from 0; empty: one part. Results do not depend on it
+    whole_backward   forward passes alone go in these parts
     """
 
     samples: tuple[int, ...]
@@ -42,6 +43,7 @@ class MicroBatch:
     real_tokens: int
     loss_tokens: int
     part_rows: tuple[int, ...] = ()
+    whole_backward: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def micro_batch_of(message: plan_pb2.MicroBatch) -> MicroBatch:
         real_tokens=message.real_tokens,
         loss_tokens=message.loss_tokens,
         part_rows=tuple(message.part_rows),
+        whole_backward=message.whole_backward,
     )
 
 

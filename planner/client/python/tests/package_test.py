@@ -70,8 +70,10 @@ class Shares(unittest.TestCase):
         message = planned(job_pb2.LAYOUT_PACKED, 4)
         whole = penstock.share_of(plan_of(message.plan, message.batch.samples), 0, 0, 1)
         message.plan.replicas[0].micro_batches[0].part_rows.extend([0, 2, 5])
+        message.plan.replicas[0].micro_batches[0].whole_backward = True
         plan = plan_of(message.plan, message.batch.samples)
         self.assertEqual(plan.replicas[0][0].part_rows, (0, 2, 5))
+        self.assertTrue(plan.replicas[0][0].whole_backward)
         self.assertEqual(penstock.share_of(plan, 0, 0, 1).tokens.tolist(), whole.tokens.tolist())
 
     def test_name_a_context_rank_that_is_not_there(self) -> None:
