@@ -58,7 +58,7 @@ class ContextExchange:
         layers = stage.layer_count
         each = self.key_value_bytes()
         sent, received = sum(share.sent.values()) * each, sum(share.received.values()) * each
-        of_parts = [self.layer(part) for part in share.in_parts]
+        of_parts = [self.layer(part) for part in share.in_pass(forward)]
         layer_ns = layers * sum(part.forward for part in of_parts)
         if forward:
             exposed = layers * sum(part.exposed for part in of_parts)

@@ -118,6 +118,53 @@ def _yes(_):
     return True
 
 
+def _no_whole_backward(editor):
+    for replica in editor.plan.replicas:
+        for item in replica.micro_batches:
+            if item.whole_backward:
+                item.whole_backward = False
+                return
+    raise Inapplicable("a whole backward pass")
+
+
+def _whole_backward(editor):
+    """Of a micro-batch whose backward passes go in parts, too."""
+    for replica in editor.plan.replicas:
+        for item in replica.micro_batches:
+            if item.part_rows and not item.whole_backward:
+                item.whole_backward = True
+                return
+    raise Inapplicable("a backward pass in parts")
+
+
+def _whole_backward_without_parts(editor):
+    for replica in editor.plan.replicas:
+        for item in replica.micro_batches:
+            if not item.part_rows:
+                item.whole_backward = True
+                return
+    raise Inapplicable("a whole micro-batch")
+
+
+def _whole_backward_where(accept):
+    """Of a micro-batch in parts of a mesh that is accepted."""
+
+    def apply(editor):
+        for placed in placed_meshes(editor.plan):
+            for replica in placed.replicas if accept(placed) else []:
+                for item in editor.plan.replicas[replica].micro_batches:
+                    if item.part_rows:
+                        item.whole_backward = True
+                        return
+        raise Inapplicable("parts on such a mesh")
+
+    return apply
+
+
+def _tensor_ranks(placed):
+    return placed.tensors > 1
+
+
 def _fewer_parts_allowed(parts):
     """A micro-batch has so many parts, and the options allow one less."""
 
@@ -154,6 +201,10 @@ DAMAGES_TO_PARTS = [
         ("waiting for a part's rows", ["exchange"], _on_pass("FORWARD", "expert_exposed_ns", _one_less)),
         ("waiting for a part's gradients", ["exchange"], _on_pass("BACKWARD", "expert_exposed_ns", _one_less)),
         ("waiting for a part's gradients, split", ["exchange"], _on_pass("BACKWARD_INPUT", "expert_exposed_ns", _one_less)),
+        ("a whole backward pass that is not stated", ["durations", "exchange"], _no_whole_backward),
+        ("a whole backward pass of one in parts", ["durations", "exchange"], _whole_backward),
+        ("a whole backward pass without parts", ["rule 7"], _whole_backward_without_parts),
+        ("a whole backward pass where tensor ranks divide tokens", ["rule 7"], _whole_backward_where(_tensor_ranks)),
         ("three parts where two are allowed", ["origin"], _fewer_parts_allowed(3)),
         ("two parts where micro-batches stay whole", ["origin"], _fewer_parts_allowed(2)),
         ("more parts than a job may have", ["origin"], _more_than_a_job_may_have),

@@ -6,7 +6,7 @@ Planners choose few parts of much the same size. What the contract says of all o
 import copy
 
 from exchange import NAMES
-from parts import FEWEST_PARTS, MOST_PARTS, may_have_parts, row_count
+from parts import FEWEST_PARTS, MOST_PARTS, may_go_back_whole, may_have_parts, row_count
 from pass_costs import PassCosts
 from reading import Reading
 from settle import settle
@@ -14,6 +14,7 @@ from world_costs import WorldCosts
 
 
 WHOLE = 0.2
+WHOLE_BACKWARD = 0.4
 
 
 class NoParts(Exception):
@@ -45,6 +46,7 @@ def _draw(reading, generator):
         for replica in pipeline.replicas if may_have_parts(pipeline) else []:
             for item in reading.plan.replicas[replica].micro_batches:
                 item.part_rows = _bounds(row_count(reading.layout(item) == "PACKED", item), reading.options.most_parts or MOST_PARTS, generator)
+                item.whole_backward = bool(item.part_rows) and may_go_back_whole(pipeline) and generator.random() < WHOLE_BACKWARD
                 cut += bool(item.part_rows)
     if cut == 0:
         raise NoParts

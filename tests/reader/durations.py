@@ -18,9 +18,18 @@ def parameter_bytes(costs, stage):
     return max(0.0, result - stage.repeated_table_bytes) if stage.repeated_table_bytes else result
 
 
-def _layer_times(costs, kind, share):
+def _layer_times(costs, kind, share, forward):
     """PassTimes of a layer. Parts of a micro-batch go through it one by one; head and embeddings take it whole."""
-    return functools.reduce(operator.add, (costs.times(kind, part.sums) for part in share.in_parts))
+    return functools.reduce(operator.add, (costs.times(kind, part.sums) for part in share.in_pass(forward)))
+
+
+def _joining(costs, kind, level, share):
+    """What putting into one piece what a layer kept of parts takes, where the backward pass needs that."""
+    speed = costs.profile.cluster.copy_bytes_per_second
+    if not (share.parts and share.whole_backward and speed):
+        return 0.0
+    put_aside = costs.rows(share.sums) if kind == "decoder" and level == "none" else 0
+    return max(0, costs.stored(kind, level, share.sums) - put_aside) / speed * 1e9
 
 
 def pass_durations(costs, stage, share, recompute, beside_ns):
@@ -29,7 +38,7 @@ def pass_durations(costs, stage, share, recompute, beside_ns):
     beside_ns: what backward passes make of products for weights while rows of experts travel.
     """
     sums = share.sums
-    times = {kind: _layer_times(costs, kind, share) for kind in costs.kinds if stage.layers(kind) > 0}
+    kinds = [kind for kind in costs.kinds if stage.layers(kind) > 0]
     levels = stage.levels(recompute)
     embeddings = 0.0
     if stage.embeds_source:
@@ -38,11 +47,12 @@ def pass_durations(costs, stage, share, recompute, beside_ns):
         embeddings += costs.target_embedding(sums)
 
     forward = backward = weight = 0.0
-    for kind, time in times.items():
-        forward += stage.layers(kind) * time.forward
+    for kind in kinds:
+        forward += stage.layers(kind) * _layer_times(costs, kind, share, forward=True).forward
+        back = _layer_times(costs, kind, share, forward=False)
         for level in LEVELS:
-            backward += levels[kind][level] * time.backward[level]
-        weight += stage.layers(kind) * time.weight
+            backward += levels[kind][level] * (back.backward[level] + _joining(costs, kind, level, share))
+        weight += stage.layers(kind) * back.weight
     forward += embeddings
     backward += embeddings
     if stage.is_last:

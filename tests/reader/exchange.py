@@ -85,7 +85,7 @@ class Exchanges:
     def _tensor(self, stage, share, forward, levels):
         if self._pipeline.tensors == 1:
             return 0, 0
-        of_parts = [self._tensor_of_part(stage, part.sums, forward, levels) for part in share.in_parts]
+        of_parts = [self._tensor_of_part(stage, part.sums, forward, levels) for part in share.in_pass(forward)]
         return tuple(sum(numbers) for numbers in zip(*of_parts))
 
     def _tensor_of_part(self, stage, sums, forward, levels):

@@ -60,10 +60,10 @@ class ExpertExchange:
     def of_pass(self, stage, share, forward, recompute):
         """The fields of experts of a pass."""
         levels = stage.levels(recompute)
-        all_rows = [self._rows_of_pass(stage, part.sums, forward, levels) for part in share.in_parts]
+        all_rows = [self._rows_of_pass(stage, part.sums, forward, levels) for part in share.in_pass(forward)]
         sent, time = (sum(numbers) for numbers in zip(*all_rows))
         fields = {"expert_bytes": sent, "expert_ns": time, "expert_exposed_ns": time}
-        if share.parts:
+        if share.goes_in_parts(forward):
             fields["expert_exposed_ns"] -= math.floor(self._overlap * (time - self._waiting_ns(stage, share, forward, recompute)))
             return fields
         with_experts = stage.layers("decoder")
@@ -85,7 +85,7 @@ class ExpertExchange:
     def beside_ns(self, stage, share):
         """What backward passes make of products for weights while rows travel, and BACKWARD_WEIGHT need not."""
         layers = stage.layers("decoder")
-        if share.parts:
+        if share.goes_in_parts(forward=False):
             return layers * sum(self._experts_ns(part.sums) for part in share.parts)
         beside = self._products_beside(share.sums)
         return beside.taken_ns(layers) if beside else 0

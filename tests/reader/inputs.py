@@ -242,7 +242,7 @@ PROFILES = {
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]),
     # Micro-batches in parts, whose rows travel inside nodes, and between them: of so many bytes that 7/8 of one is no whole number.
     "gpt-experts-parts": with_small_overhead(with_experts(
-        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)])),
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "copy_bytes_per_second": 7.3e9, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)])),
     "gpt-experts-parts-slow": with_slow_ranks(with_windows(with_small_overhead(with_experts(
         gpt_profile(loss_tokens_only=True, hidden=46, heads=2, cluster={"gpus_per_node": 3, "exchange_overlap": 1, **_LINKS_FOR_PARTS}), 8, [(1, 8)])), 24, 3), {1: 1.37, 6: 1.533}),
     # Routers of which ranks have up to 2.13 times their share of rows.
@@ -258,7 +258,7 @@ PROFILES = {
     "gpt-dense-shared": with_gradients(with_dense_layers(with_shared_expert(with_uneven_router(with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]), {2: 1.371, 4: 2.131}), 80, True), [1, 2, 6], 112)),
     "gpt-dense-parts": with_small_overhead(with_dense_layers(with_uneven_router(with_experts(
-        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)]), {4: 1.337}), [1, 4, 5, 8], 160)),
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "copy_bytes_per_second": 3.1e9, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)]), {4: 1.337}), [1, 4, 5, 8], 160)),
     "gpt-windows": with_windows(gpt_profile(key_value_heads=2, cluster={"attention_hides_exchange": True}), 24, 3),
     "gpt-windows-anywhere": with_windows(gpt_profile(), 16, 0, windowless_layers=[1, 2]),
     "gpt-windows-tables": with_windows(gpt_profile(tables=True, dtype="FLOAT32"), 40, 0),

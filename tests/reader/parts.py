@@ -10,6 +10,11 @@ def may_have_parts(pipeline):
     return pipeline.experts > 1
 
 
+def may_go_back_whole(pipeline):
+    """Behind a forward pass in parts: tensor ranks would have other rows of the whole."""
+    return may_have_parts(pipeline) and pipeline.tensors == 1
+
+
 def row_count(is_packed, micro_batch):
     return len(micro_batch.samples) if is_packed else micro_batch.rows
 
@@ -33,6 +38,9 @@ def rows_of_parts(reading, micro_batch, pipeline):
 def check_parts(reading, micro_batch, pipeline, place, report):
     """Rule 7 of `part_rows`."""
     bounds = micro_batch.part_rows
+    if micro_batch.whole_backward:
+        may_be = bounds and may_go_back_whole(pipeline) and not reading.forward_only
+        report.require("rule 7", place, may_be, "whole_backward is set: of a pass forward alone, without parts, or of tokens that tensor ranks divide")
     if not bounds:
         return
     rows = row_count(reading.layout(micro_batch) == "PACKED", micro_batch)

@@ -19,11 +19,16 @@ class Share:
     received: dict = field(default_factory=dict)
     # Of the parts of a micro-batch that is cut, a Share of each.
     parts: list = field(default_factory=list)
+    # Forward passes alone go in them.
+    whole_backward: bool = False
 
-    @property
-    def in_parts(self):
-        """Shares through which passes go in turn: all of it at once where the micro-batch is whole."""
-        return self.parts or [self]
+    def goes_in_parts(self, forward):
+        """Whether passes go through it part by part, in turn: forward ones, or backward ones."""
+        return bool(self.parts) and (forward or not self.whole_backward)
+
+    def in_pass(self, forward):
+        """Shares through which a pass goes: all of it at once where it is whole."""
+        return self.parts if self.goes_in_parts(forward) else [self]
 
 
 def rows_of(reading, micro_batch):
@@ -81,6 +86,7 @@ def shares_of(reading, micro_batch, pipeline):
     for part in rows_of_parts(reading, micro_batch, pipeline):
         for share, of_part in zip(shares, _shares_of_rows(model, rows[part.start : part.stop], contexts)):
             share.parts.append(of_part)
+            share.whole_backward = micro_batch.whole_backward
     return shares
 
 

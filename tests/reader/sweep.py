@@ -182,6 +182,7 @@ def traits(schema, plan):
     counts["second or third strategy"] = plan.strategy > 0
     micro_batches = [item for replica in plan.replicas for item in replica.micro_batches]
     counts["plans in parts"] = any(item.part_rows for item in micro_batches)
+    counts["plans with whole backward passes"] = any(item.whole_backward for item in micro_batches)
     counts.update(f"micro-batches in {len(item.part_rows) - 1} parts" for item in micro_batches if item.part_rows)
     return counts
 

@@ -1,8 +1,8 @@
 // What of the exchange of experts' rows ranks wait for, and what an iteration takes, by the order in which
 // passes do things: everything in order; experts alone cut in parts (Hwang et al., "Tutel", MLSys 2023);
 // weights beside exchanges; both ways of Lancet (Jiang et al., MLSys 2024): these and forward passes in
-// parts; ours, with backward passes in parts, too; and what no order can be faster than, all rows beside all
-// that is computed.
+// parts; ours, with backward passes in parts, too, where that is faster; and what no order can be faster
+// than, all rows beside all that is computed.
 //
 //   exchange_orders_bench PROFILE.json LENGTHS.csv REPLICAS CONTEXTS
 //
@@ -34,8 +34,9 @@ namespace penstock::core {
 namespace {
 
 constexpr int64_t kMemoryBytes = int64_t{1} << 40;
-// What Lancet's own cost model counts for a layer whose experts ran in parts: a whole backward pass needs
-// what they kept in one piece ("redispatch", in its public source).
+// What Lancet's own cost model counts for a layer whose experts ran in parts, whatever is in them: a whole
+// backward pass needs what they kept in one piece ("redispatch", in its public source). Ours copies that
+// (execution.md, section 7, "Whole backward passes").
 constexpr int64_t kMergeNs = 100'000;
 
 std::string ReadAll(const char* path) {
@@ -82,10 +83,11 @@ struct ShareTimes {
   int64_t ns() const { return forward.ns + backward.ns; }
 };
 
-// One rank's share: whole, and in 2, 3 and 4 parts.
+// One rank's share: whole, and in 2, 3 and 4 parts; and of these with a whole backward pass.
 struct ShareOfRank {
   LayerCosts whole;
   std::vector<LayerCosts> in_parts;
+  std::vector<LayerCosts> joined;
   double tokens = 0;
 };
 
@@ -108,8 +110,13 @@ class Orders {
   ShareTimes Weights(const ShareOfRank& share) const {
     return {Times(share.whole, /*forward=*/true, 0), Times(share.whole, /*forward=*/false, 1)};
   }
-  // Forward in `parts`, 1 to 4; backward whole, of what is merged in each layer.
-  ShareTimes Lancet(const ShareOfRank& share, size_t parts, int64_t merge_ns) const {
+  // Forward in `parts`, 1 to 4; backward whole, of what is copied together in each layer.
+  ShareTimes Lancet(const ShareOfRank& share, size_t parts) const {
+    const LayerCosts& layers = parts == 1 ? share.whole : share.joined[parts - 2];
+    return {Times(layers, /*forward=*/true, 1), Times(layers, /*forward=*/false, 1)};
+  }
+  // The same if that takes so long.
+  ShareTimes Merged(const ShareOfRank& share, size_t parts, int64_t merge_ns) const {
     const LayerCosts& forward = parts == 1 ? share.whole : share.in_parts[parts - 2];
     ShareTimes times = {Times(forward, /*forward=*/true, 1), Times(share.whole, /*forward=*/false, 1)};
     if (parts > 1) times.backward.ns += merge_ns * layers_;
@@ -216,8 +223,11 @@ class Comparison {
     for (int parts = 2; parts <= 4; ++parts) {
       const SharesInParts cut = SharesIn(costs, InParts(row_parts, micro_batch, parts));
       for (size_t context = 0; context < result.size(); ++context) {
-        LayerCosts& layers = result[context].in_parts.emplace_back();
-        costs.Layers(cut.whole[context], cut.parts[context], &layers);
+        for (const bool whole : {false, true}) {
+          ShareOfRank& of_rank = result[context];
+          LayerCosts& layers = (whole ? of_rank.joined : of_rank.in_parts).emplace_back();
+          costs.Layers(cut.whole[context], cut.parts[context], whole, &layers);
+        }
       }
     }
     return result;
@@ -345,13 +355,15 @@ int Run(char** argv) {
       orders, makespan, 3, [&](const ShareOfRank& share, int way) { return orders.Tutel(share, 1 << way); }));
   result["weights"] = print(comparison.OutcomeOf(
       orders, makespan, 1, [&](const ShareOfRank& share, int) { return orders.Weights(share); }));
-  const auto lancet = [&](int64_t merge_ns) {
+  result["lancet"] = print(comparison.OutcomeOf(
+      orders, makespan, 4, [&](const ShareOfRank& share, int way) { return orders.Lancet(share, way); }));
+  const auto merged = [&](int64_t merge_ns) {
     return print(comparison.OutcomeOf(orders, makespan, 4, [&](const ShareOfRank& share, int way) {
-      return orders.Lancet(share, static_cast<size_t>(way), merge_ns);
+      return orders.Merged(share, static_cast<size_t>(way), merge_ns);
     }));
   };
-  result["lancet"] = lancet(kMergeNs);
-  result["lancet, merged in no time"] = lancet(0);
+  result["lancet, 100 us"] = merged(kMergeNs);
+  result["lancet, merged in no time"] = merged(0);
   result["perfect"] = print(comparison.OutcomeOf(
       orders, makespan, 1, [&](const ShareOfRank& share, int) { return orders.Perfect(share); }));
   result["ours"] = print(OutcomeOfPlan(ours));

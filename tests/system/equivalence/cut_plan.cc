@@ -27,15 +27,22 @@ void Cut(uint32_t parts, v1::MicroBatch& micro_batch) {
 
 }  // namespace
 
-void CutIntoParts(v1::Plan& plan) {
-  uint32_t turn = 0;
+void CutIntoParts(v1::Plan& plan, uint32_t turn) {
+  const bool may_go_back_whole = plan.mesh().tensor() <= 1;
   for (v1::Replica& replica : *plan.mutable_replicas()) {
-    for (v1::MicroBatch& micro_batch : *replica.mutable_micro_batches())
-      Cut(std::min(RowsIn(micro_batch), 1 + turn++ % kMostParts), micro_batch);
+    for (v1::MicroBatch& micro_batch : *replica.mutable_micro_batches()) {
+      Cut(std::min(RowsIn(micro_batch), 1 + turn % kMostParts), micro_batch);
+      // Of each number of parts in every other of its turns.
+      micro_batch.set_whole_backward(may_go_back_whole && (turn + turn / kMostParts) % 2 == 1);
+      ++turn;
+    }
   }
   for (v1::Program& program : *plan.mutable_programs()) {
+    const v1::Replica& replica = plan.replicas(static_cast<int>(program.replica()));
     for (v1::Instruction& instruction : *program.mutable_instructions()) {
-      if (!instruction.has_exchange()) continue;
+      if (!instruction.has_exchange() ||
+          replica.micro_batches(static_cast<int>(instruction.micro_batch())).whole_backward())
+        continue;
       v1::PassExchange& exchange = *instruction.mutable_exchange();
       exchange.clear_products_beside_return();
       exchange.clear_products_beside_arrival();

@@ -1,13 +1,16 @@
 // Plans whose micro-batches are cut into parts, as no planner did it: for what workers make of them.
 #pragma once
 
+#include <cstdint>
+
 #include "penstock/v1/plan.pb.h"
 
 namespace penstock::testing {
 
-// Cuts the micro-batches into 1 to 4 parts by turns, of different sizes where there are rows enough, and
-// takes away the products that passes were to make beside exchanges, as the contract wants it. Times and the
-// rest of the plan stay as they are.
-void CutIntoParts(v1::Plan& plan);
+// Cuts the micro-batches into 1 to 4 parts by turns, of different sizes where there are rows enough. Where
+// one tensor rank has all tokens, some keep whole backward passes; `turn` says which begin. From the others'
+// the products are taken away that they were to make beside exchanges, as the contract wants it. Times and
+// the rest of the plan stay as they are.
+void CutIntoParts(v1::Plan& plan, uint32_t turn = 0);
 
 }  // namespace penstock::testing

@@ -532,7 +532,7 @@ TEST_P(InPartsTest, LossesAndGradientsAreThoseOfTheReference) {
   const PlanCase& test = GetParam();
   std::vector<v1::Plan> plans = Plans();
   ASSERT_EQ(plans.size(), kIterations);
-  for (v1::Plan& plan : plans) CutIntoParts(plan);
+  for (size_t i = 0; i < plans.size(); ++i) CutIntoParts(plans[i], static_cast<uint32_t>(i));
   const std::vector<TrainedIteration> trained = Train(plans);
   ASSERT_EQ(trained.size(), kIterations);
   std::vector<Rows> rows;

@@ -60,6 +60,20 @@ double PeakOfExpertRank(const MicroBatch& shape, const LayerRecompute& recompute
 // their way. Where one part is nearly all of the micro-batch that is there beside what the layer below makes.
 class MemoryOfParts : public testing::TestWithParam<std::tuple<int, std::vector<int64_t>>> {};
 
+// Rows of two context ranks by turns.
+MicroBatch EvenShape(uint32_t rows) {
+  MicroBatch shape;
+  shape.rows = rows;
+  shape.target_length = 32;
+  for (uint32_t row = 0; row < rows; ++row) {
+    shape.sample_ids.push_back(row);
+    shape.input_tokens.push_back(0);
+    shape.target_tokens.push_back(32);
+    shape.spans.push_back({.first = row % 2, .ranks = 1});
+  }
+  return shape;
+}
+
 // In all layers, or not in the one between two others.
 INSTANTIATE_TEST_SUITE_P(TensorRanks, MemoryOfParts,
                          testing::Combine(testing::Values(1, 2),
@@ -72,15 +86,7 @@ INSTANTIATE_TEST_SUITE_P(TensorRanks, MemoryOfParts,
 TEST_P(MemoryOfParts, IsThatOfTheWholeUnlessOnePartIsMostOfIt) {
   CountCpuTensors();
   constexpr uint32_t kRows = 12;
-  MicroBatch shape;
-  shape.rows = kRows;
-  shape.target_length = 32;
-  for (uint32_t row = 0; row < kRows; ++row) {
-    shape.sample_ids.push_back(row);
-    shape.input_tokens.push_back(0);
-    shape.target_tokens.push_back(32);
-    shape.spans.push_back({.first = row % 2, .ranks = 1});
-  }
+  MicroBatch shape = EvenShape(kRows);
   const auto& [tensors, dense] = GetParam();
   for (const LayerRecompute& recompute : {LayerRecompute{}, {.selective = 3}, {.full = 3}}) {
     for (const bool split : {false, true}) {
@@ -97,6 +103,30 @@ TEST_P(MemoryOfParts, IsThatOfTheWholeUnlessOnePartIsMostOfIt) {
                   (2 * last <= kRows ? even : 1.13) * whole)
             << part_rows.size() - 1 << " parts, the last of " << last << " rows, full " << recompute.full
             << ", selective " << recompute.selective << ", split " << split;
+      }
+    }
+  }
+}
+
+// What layers kept of the parts is joined tensor by tensor, when little else is there.
+TEST_P(MemoryOfParts, IsThatOfTheWholeWhereBackwardPassesAre) {
+  const auto& [tensors, dense] = GetParam();
+  if (tensors > 1) GTEST_SKIP() << "there are none";
+  CountCpuTensors();
+  constexpr uint32_t kRows = 12;
+  MicroBatch shape = EvenShape(kRows);
+  for (const LayerRecompute& recompute : {LayerRecompute{}, {.selective = 3}, {.full = 3}}) {
+    for (const bool split : {false, true}) {
+      shape.part_rows = {};
+      shape.whole_backward = false;
+      const double whole = PeakOfExpertRank(shape, recompute, split, tensors, dense);
+      shape.whole_backward = true;
+      for (const std::vector<uint32_t>& part_rows :
+           {std::vector<uint32_t>{0, 12}, {0, 6, 12}, {0, 2, 12}, {0, 2, 4, 8, 12}}) {
+        shape.part_rows = part_rows;
+        EXPECT_LE(PeakOfExpertRank(shape, recompute, split, tensors, dense), 1.01 * whole)
+            << part_rows.size() - 1 << " parts, full " << recompute.full << ", selective "
+            << recompute.selective << ", split " << split;
       }
     }
   }
