@@ -136,11 +136,11 @@ def with_dense_layers(file, layers, ffn, size=0.613):
     return {"model": model, "profile": {**file["profile"], "layers": [of_model[0], dense, *of_model[1:]]}}
 
 
-def with_small_overhead(file):
+def with_small_overhead(file, half_efficiency_tokens=1.75):
     """The same of layers that take hardly longer for tokens in several parts than for all of them at once."""
     layers = []
     for layer in file["profile"]["layers"]:
-        form = {**layer["forward"], "fixed_ns": 0.0131 * layer["forward"]["fixed_ns"], "half_efficiency_tokens": 1.75}
+        form = {**layer["forward"], "fixed_ns": 0.0131 * layer["forward"]["fixed_ns"], "half_efficiency_tokens": half_efficiency_tokens}
         layers.append({**layer, "forward": form})
     return {**file, "profile": {**file["profile"], "layers": layers}}
 
@@ -245,6 +245,11 @@ PROFILES = {
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "copy_bytes_per_second": 7.3e9, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)])),
     "gpt-experts-parts-slow": with_slow_ranks(with_windows(with_small_overhead(with_experts(
         gpt_profile(loss_tokens_only=True, hidden=46, heads=2, cluster={"gpus_per_node": 3, "exchange_overlap": 1, **_LINKS_FOR_PARTS}), 8, [(1, 8)])), 24, 3), {1: 1.37, 6: 1.533}),
+    # Forward passes in parts alone: smaller products cost something, copies next to nothing.
+    "gpt-experts-joined": with_small_overhead(with_experts(
+        gpt_profile(key_value_heads=2, cluster={
+            "gpus_per_node": 4, "exchange_overlap": 1, "copy_bytes_per_second": 3.1e11,
+            "intra_node_collective_bytes_per_second": 5.1e9, "intra_node_collective_latency_ns": "77"}), 16, [(1, 2)]), 20.25),
     # Routers of which ranks have up to 2.13 times their share of rows.
     "gpt-experts-uneven": with_uneven_router(with_small_overhead(with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, **_LINKS_FOR_PARTS}), 16, [(1, 2)])), {2: 1.371, 4: 2.131, 8: 1.83}),
