@@ -106,7 +106,7 @@ JoinedExchange JoinExchanges(const std::vector<const ExpertExchange*>& of_parts,
   std::vector<int64_t> next(whole.come.size());
   int64_t begin = 0;
   ForEachStretch(next.size(), whole.counts.size(),
-                 [&](size_t at) { begin += whole.come[at], next[at] = begin - whole.come[at]; });
+                 [&](size_t at) { next[at] = std::exchange(begin, begin + whole.come[at]); });
   for (const ExpertExchange* const part : of_parts) {
     std::vector<int64_t> places;
     places.reserve(static_cast<size_t>(std::accumulate(part->come.begin(), part->come.end(), int64_t{0})));

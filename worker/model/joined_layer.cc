@@ -71,6 +71,7 @@ std::vector<PieceOfPart> PiecesOf(const std::vector<LayerContext>& parts, std::v
 // Of a piece, from those of parts that lie in it one after the other. Undefined where one is not there: then
 // it is made again.
 at::Tensor JoinLogSums(const AttentionShape& whole, const std::vector<at::Tensor>& log_sums) {
+  if (log_sums.empty()) return {};
   for (const at::Tensor& of_part : log_sums) {
     if (!of_part.defined()) return {};
   }
@@ -84,6 +85,9 @@ AttentionMemory JoinAttention(const std::vector<LayerContext>& parts, const Atte
   const std::vector<PieceOfPart> pieces = PiecesOf(parts, of_parts);
   AttentionMemory joined;
   joined.pieces.resize(whole.pieces.size());
+  // One call for all rows of a part, and pieces of the whole, or the other way round: made again.
+  for (const LayerContext& part : parts)
+    if (part.attention->rows.queries.defined() != whole.rows.queries.defined()) return joined;
   size_t next = 0;
   for (size_t i = 0; i < whole.pieces.size(); ++i) {
     const AttentionPiece& piece = whole.pieces[i];

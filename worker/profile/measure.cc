@@ -337,9 +337,10 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
   if (settings.links) {
     PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
     PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
-    if (config.experts > 0) {
-      PENSTOCK_ASSIGN_OR_RETURN(profile.copy_bytes_per_second, MeasureCopies(device));
-    }
+  }
+  // By all that measure side by side: ranks of a host share its memory, and copy at the same time.
+  if (config.experts > 0) {
+    PENSTOCK_ASSIGN_OR_RETURN(profile.copy_bytes_per_second, MeasureCopies(device));
   }
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);
   profile.sharded_state_bytes_per_parameter_byte = OptimizerBytesPerParameterByte(config.dtype);

@@ -1,7 +1,6 @@
 #include "worker/profile/measure_copies.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,17 +18,13 @@ constexpr int64_t kCopiedRows = 8192;
 constexpr int64_t kGpuCopiedRows = 65536;
 constexpr int kCopyRounds = 6;
 
-void Synchronize(at::Device device) {
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-}
-
-double Shortest(at::Device device, const std::function<void()>& run) {
+double Shortest(const MeasuredDevice& device, const std::function<void()>& run) {
   double shortest_ns = 1e18;
   for (int round = 0; round < kCopyRounds; ++round) {
-    Synchronize(device);
+    device.wait();
     const auto start = std::chrono::steady_clock::now();
     run();
-    Synchronize(device);
+    device.wait();
     const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - start;
     shortest_ns = std::min(shortest_ns, taken.count());
   }
@@ -45,8 +40,8 @@ absl::StatusOr<double> MeasureCopies(const MeasuredDevice& device) {
         at::zeros({rows / 2, kCopiedWidth}, at::TensorOptions(device.place).dtype(at::kFloat));
     at::Tensor joined = at::empty({rows, kCopiedWidth}, part.options());
     const at::Tensor places = at::randperm(rows, at::TensorOptions(at::kLong)).to(device.place);
-    const double end_to_end_ns = Shortest(device.place, [&] { at::cat_out(joined, {part, part}); });
-    const double by_row_ns = Shortest(device.place, [&] {
+    const double end_to_end_ns = Shortest(device, [&] { at::cat_out(joined, {part, part}); });
+    const double by_row_ns = Shortest(device, [&] {
       joined.index_copy_(0, places.narrow(0, 0, rows / 2), part);
       joined.index_copy_(0, places.narrow(0, rows / 2, rows / 2), part);
     });

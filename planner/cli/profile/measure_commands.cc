@@ -168,6 +168,7 @@ void PrintMeasured(const MeasureFlags& flags, const MeasuredProfile& measured) {
 // Where it fails the profile stays as it was measured.
 absl::Status RehearseWith(const MeasureFlags& flags, MeasuredProfile* measured) {
   PENSTOCK_ASSIGN_OR_RETURN(const DeviceList device, flags.machine.Device());
+  std::cerr << "penstock: measured; " << flags.rehearsal + 1 << " iterations are trained with it\n";
   const absl::StatusOr<double> factor = Rehearse({.file = measured->file,
                                                   .workers = flags.machine.workers,
                                                   .threads = flags.machine.ThreadsOfEach(),
@@ -183,8 +184,9 @@ absl::Status RehearseWith(const MeasureFlags& flags, MeasuredProfile* measured) 
   const bool t5 = measured->file.model().architecture() == v1::ARCHITECTURE_T5;
   *measured->file.mutable_profile() = core::WithTrainingFactor(
       measured->file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt, *factor);
-  if (measured->path.empty()) return absl::OkStatus();
-  return WriteProfileFile(measured->file, measured->path);
+  for (const std::string& path : {measured->path, flags.out})
+    if (!path.empty()) PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(measured->file, path));
+  return absl::OkStatus();
 }
 
 absl::Status RunMeasure(const MeasureFlags& flags) {
@@ -210,10 +212,10 @@ absl::Status RunMeasure(const MeasureFlags& flags) {
                                      .stopped = [&](absl::Duration d) { return progress.Stopped(d); }});
   }
   PENSTOCK_RETURN_IF_ERROR(measured.status());
-  if (flags.rehearsal > 0) PENSTOCK_RETURN_IF_ERROR(RehearseWith(flags, &*measured));
-  if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(measured->file, flags.out));
   if (!measured->disturbance.empty() && flags.out.empty())
     return absl::UnavailableError(absl::StrCat("nothing is kept, ", SayDisturbed(measured->disturbance)));
+  if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(measured->file, flags.out));
+  if (flags.rehearsal > 0) PENSTOCK_RETURN_IF_ERROR(RehearseWith(flags, &*measured));
   PrintMeasured(flags, *measured);
   if (!measured->disturbance.empty())
     std::cerr << "penstock: " << SayDisturbed(measured->disturbance) << "\n";

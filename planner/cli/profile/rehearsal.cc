@@ -10,6 +10,7 @@
 #include "common/dataset/indexed_dataset_writer.h"
 #include "common/files/scratch_folder.h"
 #include "common/median/median.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/up/program_folder.h"
@@ -65,18 +66,6 @@ absl::Status WriteSamples(const v1::ModelSpec& model, uint64_t count, const std:
   return writer->Finish();
 }
 
-void ChooseMesh(const RehearsalOptions& options, UpOptions* up) {
-  const v1::ModelSpec& model = options.file.model();
-  if (options.expert > 1 && options.workers % options.expert == 0) {
-    up->context = up->expert = options.expert;
-    up->data = options.workers / options.expert;
-    return;
-  }
-  const uint32_t layers =
-      IsEncoderDecoder(model) ? model.encoder_layers() + model.decoder_layers() : model.layers();
-  (options.workers <= layers ? up->pipeline : up->data) = options.workers;
-}
-
 UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder) {
   UpOptions up;
   up.job_id = "rehearsal";
@@ -94,11 +83,11 @@ UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder)
   up.no_checkpoints = true;
   up.max_restarts = 0;
   up.page_listen = "";
-  ChooseMesh(options, &up);
+  UseMesh(MeshOfRehearsal(options), &up);
   return up;
 }
 
-absl::StatusOr<MeasuredRun> Train(UpOptions options) {
+absl::StatusOr<std::vector<v1::IterationSummary>> Train(UpOptions options) {
   PENSTOCK_ASSIGN_OR_RETURN(std::string programs, FolderOfPrograms({"penstock-planner", "penstock-worker"}));
   const RunConsole silent = RunConsole::Silent();
   StopSignal stop;
@@ -109,11 +98,34 @@ absl::StatusOr<MeasuredRun> Train(UpOptions options) {
   RunHistory history;
   UpRun run(std::move(programs), std::move(setup), silent, stop, history);
   PENSTOCK_RETURN_IF_ERROR(run.RunProcesses());
-  if (run.measured().has_value()) return *run.measured();
-  return absl::UnavailableError("the planner could not say what its iterations took");
+  return std::move(history.iterations);
 }
 
 }  // namespace
+
+v1::Mesh MeshOfRehearsal(const RehearsalOptions& options) {
+  const v1::ModelSpec& model = options.file.model();
+  if (options.expert > 1 && options.workers % options.expert == 0) {
+    return MakeMesh(1, options.workers / options.expert, 1, options.expert, options.expert);
+  }
+  const uint32_t layers =
+      IsEncoderDecoder(model) ? model.encoder_layers() + model.decoder_layers() : model.layers();
+  return options.workers <= layers ? MakeMesh(options.workers, 1, 1, 1) : MakeMesh(1, options.workers, 1, 1);
+}
+
+absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> iterations) {
+  std::vector<double> ratios;
+  for (const v1::IterationSummary& iteration : iterations) {
+    if (iteration.iteration() > 0 && iteration.predicted_ns() > 0 && iteration.measured_ns() > 0)
+      ratios.push_back(static_cast<double>(iteration.measured_ns()) /
+                       static_cast<double>(iteration.predicted_ns()));
+  }
+  if (ratios.empty()) return absl::UnavailableError("no iteration was measured");
+  const double factor = LowerMedian(ratios);
+  if (factor < kMostFactor && factor > 1 / kMostFactor) return factor;
+  return absl::UnavailableError(absl::StrFormat(
+      "iterations took %.3g times as long as planned: measure again on a quiet machine", factor));
+}
 
 absl::StatusOr<double> Rehearse(const RehearsalOptions& options) {
   if (options.file.model().has_adapters())
@@ -122,18 +134,8 @@ absl::StatusOr<double> Rehearse(const RehearsalOptions& options) {
   UpOptions up = RunOptions(options, folder.path());
   PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(options.file, up.profile));
   PENSTOCK_RETURN_IF_ERROR(WriteSamples(options.file.model(), up.iterations * up.global_batch, up.dataset));
-  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredRun run, Train(std::move(up)));
-  std::vector<double> ratios;
-  for (const IterationTimes& iteration : run.iterations) {
-    if (iteration.iteration > 0 && iteration.planned_ns > 0)
-      ratios.push_back(static_cast<double>(iteration.measured_ns) /
-                       static_cast<double>(iteration.planned_ns));
-  }
-  if (ratios.empty()) return absl::UnavailableError("no iteration was measured");
-  const double factor = LowerMedian(ratios);
-  if (factor < kMostFactor && factor > 1 / kMostFactor) return factor;
-  return absl::UnavailableError(
-      absl::StrFormat("iterations took %.3g times as long as planned: measure on a quiet machine", factor));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::IterationSummary> iterations, Train(std::move(up)));
+  return TrainingFactorOf(iterations);
 }
 
 }  // namespace penstock::cli

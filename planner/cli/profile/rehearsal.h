@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "penstock/v1/job.pb.h"
+#include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/up/device_list.h"
 
 namespace penstock::cli {
@@ -16,8 +18,8 @@ namespace penstock::cli {
 struct RehearsalOptions {
   // Whose profile is rehearsed, in its model.
   v1::ProfileFile file;
-  // Ranks that train: stages of a pipeline where there are as many layers, else replicas; of experts that
-  // ranks divide, context ranks.
+  // Ranks that train: stages of a pipeline where there are as many layers, else replicas; where a multiple of
+  // `expert` of them, context ranks that divide the experts.
   uint32_t workers = 1;
   uint32_t threads = 1;
   uint32_t expert = 1;
@@ -25,10 +27,17 @@ struct RehearsalOptions {
   uint64_t iterations = 8;
 };
 
-// By how much longer than planned the median of the iterations takes. Random tokens, in samples of 16 tokens
-// to the longest, as many of each octave. Blocks until it is done; no process and no file is left.
-// Possible errors: UNIMPLEMENTED (adapters alone learn: what they adapt is not there), CANCELLED (a signal),
-// those of UpRun.
+v1::Mesh MeshOfRehearsal(const RehearsalOptions& options);
+
+// By how much longer than planned the median of the iterations took, without the very first one. Possible
+// errors: UNAVAILABLE (none was measured; or it is more than twice, or less than half: something else has
+// disturbed one of both).
+absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> iterations);
+
+// The same of a run with random tokens, in samples of 16 tokens to the longest, as many of each octave.
+// Blocks until it is done; no process and no file is left. Possible errors: UNIMPLEMENTED (adapters alone
+// learn: what they adapt is not there), CANCELLED (a signal), those of TrainingFactorOf, of UpRun and of
+// writing the samples.
 absl::StatusOr<double> Rehearse(const RehearsalOptions& options);
 
 }  // namespace penstock::cli

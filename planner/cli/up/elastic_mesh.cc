@@ -34,9 +34,10 @@ v1::Strategy StrategyOf(const v1::Mesh& mesh) {
   return strategy;
 }
 
-// Those that leave ranks idle.
-void AddSmaller(const v1::Mesh& full, uint32_t samples, uint32_t ranks, uint32_t least,
-                std::vector<v1::Strategy>* strategies) {
+// Those with degrees of the run's mesh, which may leave ranks idle; experts are divided by fewer ranks where
+// a stage group has no more.
+void AddWithItsDegrees(const v1::Mesh& full, uint32_t samples, uint32_t ranks, uint32_t least,
+                       std::vector<v1::Strategy>* strategies) {
   const uint32_t tensor = std::max(1U, full.tensor());
   for (const uint32_t pipeline : Halves(full.pipeline())) {
     for (const uint32_t context : Halves(full.context())) {
@@ -45,7 +46,7 @@ void AddSmaller(const v1::Mesh& full, uint32_t samples, uint32_t ranks, uint32_t
       // Both are a power of two times the tensor ranks.
       const uint32_t expert = std::min(ExpertRanks(full), context * tensor);
       const v1::Mesh mesh = MakeMesh(pipeline, replicas, tensor, context, expert);
-      if (RanksOf(mesh) >= least && RanksOf(mesh) < ranks) strategies->push_back(StrategyOf(mesh));
+      if (RanksOf(mesh) >= least) strategies->push_back(StrategyOf(mesh));
     }
   }
 }
@@ -68,11 +69,9 @@ absl::StatusOr<StrategyAlone> FastestMesh(const v1::JobSpec& job, absl::Span<con
   for (const v1::Batch& batch : batches)
     samples = std::max(samples, static_cast<uint32_t>(batch.samples_size()));
   std::vector<v1::Strategy> strategies;
-  if (ranks >= least) {
-    absl::StatusOr<std::vector<v1::Strategy>> all = SingleMeshes(job, ranks, samples, GivenBy(job));
-    if (all.ok()) strategies = *std::move(all);
-  }
-  AddSmaller(job.mesh(), samples, ranks, least, &strategies);
+  absl::StatusOr<std::vector<v1::Strategy>> all = SingleMeshes(job, ranks, samples, GivenBy(job));
+  if (all.ok()) strategies = *std::move(all);
+  AddWithItsDegrees(job.mesh(), samples, ranks, least, &strategies);
   return FastestAlone(WithoutMeshes(job), strategies, batches, threads);
 }
 

@@ -125,7 +125,11 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   v1::Strategy strategy;
   *strategy.add_meshes()->mutable_mesh() = job.mesh();
   if (ranks < WorkerCount(full_)) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, run.NextBatches(kBatchesToCompare));
+    const std::optional<Checkpoint> newest =
+        LastCheckpoint(absl::StrCat(run.options().run_dir, "/checkpoints"));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<v1::Batch> batches,
+        run.Batches(newest.has_value() ? newest->manifest.next_iteration : 0, kBatchesToCompare));
     PENSTOCK_ASSIGN_OR_RETURN(strategy, FastestStrategy(job, batches, ranks, full_.min_ranks));
   }
   UpOptions options = available_.With(strategy);

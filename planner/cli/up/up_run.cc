@@ -107,19 +107,19 @@ absl::Status UpRun::MakeBatches() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<v1::Batch>> UpRun::NextBatches(int count) const {
+absl::StatusOr<std::vector<v1::Batch>> UpRun::Batches(uint64_t first, int count) const {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<BatchSource> batches,
                             setup_.data.MakeBatches(options_, job_.model().architecture()));
-  std::vector<v1::Batch> next;
-  for (int i = 0; i < count; ++i) next.push_back(batches->Make(job_.first_iteration() + i));
-  return next;
+  std::vector<v1::Batch> made;
+  for (int i = 0; i < count; ++i) made.push_back(batches->Make(first + static_cast<uint64_t>(i)));
+  return made;
 }
 
 absl::Status UpRun::SayWhatIsExpected() {
   v1::PlanBatchRequest request;
   request.set_job_id(job_.job_id());
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Batch> next, NextBatches(1));
-  *request.mutable_batch() = std::move(next.front());
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Batch> first, Batches(job_.first_iteration(), 1));
+  *request.mutable_batch() = std::move(first.front());
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<TaskOutlook> tasks,
                             setup_.data.OutlookOfTasks(CutOf(options_, job_.model().architecture())));
   RunOutlook outlook = {.job = job_,

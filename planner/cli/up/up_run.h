@@ -81,8 +81,7 @@ class UpRun {
 
   const v1::JobSpec& job() const { return job_; }
   const UpOptions& options() const { return options_; }
-  // Those that it begins with.
-  absl::StatusOr<std::vector<v1::Batch>> NextBatches(int count) const;
+  absl::StatusOr<std::vector<v1::Batch>> Batches(uint64_t first, int count) const;
 
  private:
   absl::Status StartProcesses();

@@ -19,16 +19,16 @@
 namespace penstock::core {
 namespace {
 
-// What the rank computed.
-int64_t ComputedNs(const v1::Plan& plan, const v1::ReportIterationRequest& report) {
+// When the rank's last pass ended, from the start of its iteration; 0 without any.
+int64_t LastPassNs(const v1::Plan& plan, const v1::ReportIterationRequest& report) {
   const auto& instructions = plan.programs(static_cast<int>(report.rank())).instructions();
-  int64_t sum = 0;
+  int64_t last = 0;
   for (const v1::MeasuredInstruction& measured : report.instructions()) {
     if (measured.id() < static_cast<uint32_t>(instructions.size()) &&
         IsPass(instructions[static_cast<int>(measured.id())].op()))
-      sum += measured.duration_ns();
+      last = std::max(last, measured.start_ns() + measured.duration_ns());
   }
-  return sum;
+  return last;
 }
 
 bool Has(const MeshRange& range, uint32_t rank) {
@@ -36,19 +36,19 @@ bool Has(const MeshRange& range, uint32_t rank) {
   return number >= range.first_rank && number < range.first_rank + range.ranks;
 }
 
-// The mesh with the rank that computed longest, of all iterations together.
-int SlowestMesh(absl::Span<const ObservedIteration> iterations, int meshes) {
-  std::vector<int64_t> computed(static_cast<size_t>(meshes));
+// The mesh whose passes end last, of all iterations together: the others wait for it.
+int LastMesh(absl::Span<const ObservedIteration> iterations, int meshes) {
+  std::vector<int64_t> ends(static_cast<size_t>(meshes));
   for (const ObservedIteration& iteration : iterations) {
     for (int mesh = 0; mesh < meshes; ++mesh) {
       const MeshRange own = RangeOfMesh(*iteration.plan, mesh);
-      int64_t longest = 0;
+      int64_t last = 0;
       for (const v1::ReportIterationRequest* report : iteration.reports)
-        if (Has(own, report->rank())) longest = std::max(longest, ComputedNs(*iteration.plan, *report));
-      computed[static_cast<size_t>(mesh)] += longest;
+        if (Has(own, report->rank())) last = std::max(last, LastPassNs(*iteration.plan, *report));
+      ends[static_cast<size_t>(mesh)] += last;
     }
   }
-  return static_cast<int>(std::ranges::max_element(computed) - computed.begin());
+  return static_cast<int>(std::ranges::max_element(ends) - ends.begin());
 }
 
 // Iterations as the ranks of one mesh saw them.
@@ -102,7 +102,7 @@ absl::StatusOr<std::optional<Calibration>> CalibrateStrategy(const v1::JobSpec& 
   if (meshes == 1) return Calibrate(planners->planner(0), in_effect, iterations, stop);
   if (iterations.empty()) return std::nullopt;
   PENSTOCK_RETURN_IF_ERROR(CheckPlans(iterations, meshes, RanksOf(job.strategies(strategy))));
-  const int mesh = SlowestMesh(iterations, meshes);
+  const int mesh = LastMesh(iterations, meshes);
   const MeshRange own = RangeOfMesh(*iterations.front().plan, mesh);
   v1::CostProfile of_mesh = in_effect;
   KeepRanks(own.first_rank, own.ranks, &of_mesh);

@@ -151,7 +151,7 @@ absl::Status StrategyPlanner::LookAt(const RunTasks& run_tasks, StopToken stop,
       if (seen.ok()) candidate.seen_ns = *seen;
       best = std::min(best, candidate.seen_ns);
     }
-    error = candidates->size() <= kFewStrategies ? ErrorOf(sight) : kLookedAtCloser;
+    error = AreFew(*candidates) ? ErrorOf(sight) : kLookedAtCloser;
     std::ranges::stable_sort(*candidates, {}, [](const Candidate& candidate) {
       return std::pair(candidate.ruled_out, candidate.seen_ns);
     });
@@ -213,7 +213,7 @@ absl::StatusOr<v1::Plan> StrategyPlanner::PlanTraining(const v1::Batch& batch, c
   absl::Status why = absl::OkStatus();
   for (const Candidate& candidate : candidates) {
     PENSTOCK_RETURN_IF_ERROR(stop.status());
-    if (best.has_value() && !IsWorthPlanning(candidate, *best)) continue;
+    if (best.has_value() && !IsWorthPlanning(candidate, AreFew(candidates), *best)) continue;
     absl::StatusOr<v1::Plan> plan = planners_[candidate.strategy]->MakePlan(batch, run_tasks, stop);
     if (absl::IsResourceExhausted(plan.status())) {
       why = plan.status();
@@ -249,11 +249,14 @@ std::optional<int> StrategyPlanner::PlaceOf(const v1::Plan& plan) const {
   return static_cast<int>(found - numbers_.begin());
 }
 
-bool StrategyPlanner::IsWorthPlanning(const Candidate& candidate, const v1::Plan& best) const {
+bool StrategyPlanner::AreFew(const std::vector<Candidate>& candidates) {
+  return candidates.size() <= kFewStrategies;
+}
+
+bool StrategyPlanner::IsWorthPlanning(const Candidate& candidate, bool few, const v1::Plan& best) const {
   const auto makespan = static_cast<int64_t>(best.predicted().makespan_ns());
   if (candidate.bound_ns >= makespan || thorough()) return candidate.bound_ns < makespan;
   if (candidate.ruled_out) return false;
-  const bool few = planners_.size() <= kFewStrategies;
   // Where nothing was seen that fits in memory, a plan may be found all the same.
   if (candidate.seen_ns == kNothingSeen) return few;
   const double may_take_less = few ? ErrorOf(Sight::kCloser) : -kDisappointing;

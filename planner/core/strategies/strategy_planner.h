@@ -91,7 +91,8 @@ class StrategyPlanner {
   // those that are ruled out come last.
   static absl::Status LookAt(const RunTasks& run_tasks, StopToken stop, std::vector<Candidate>* candidates);
   // Besides the best plan so far.
-  bool IsWorthPlanning(const Candidate& candidate, const v1::Plan& best) const;
+  static bool AreFew(const std::vector<Candidate>& candidates);
+  bool IsWorthPlanning(const Candidate& candidate, bool few, const v1::Plan& best) const;
   // Bounds alone rule a strategy out.
   bool thorough() const;
 

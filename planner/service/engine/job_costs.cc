@@ -23,6 +23,18 @@ constexpr uint64_t kMostMeasured = 16;
 // Of an instruction, while costs are fitted: the plan unpacked, and its program to be run again.
 constexpr int64_t kFitInstructionBytes = 400;
 
+// That are made of so many iterations, the first of them at the latest.
+int FitsWithin(uint64_t iterations) {
+  int fits = 0;
+  uint64_t end = 0;
+  for (const uint64_t more : kBetweenFirstFits) {
+    end += more;
+    if (end > iterations) break;
+    ++fits;
+  }
+  return std::max(fits, 1);
+}
+
 // Drops the oldest until fitting to the others takes no more than `most` bytes, or one is left. Returns what
 // it takes.
 int64_t KeepWhatFits(int64_t most, std::vector<HeldIteration>& iterations) {
@@ -126,7 +138,7 @@ void Job::Recalibrate() {
     if (const store::v1::CostsRevised* last = state_.LastCosts(); last != nullptr) {
       // Also those of an earlier planner.
       fitted_before_ = std::max(fitted_before_, last->measured_before());
-      fits_ = std::max(fits_, 1);
+      fits_ = std::max(fits_, FitsWithin(last->measured_before() - spec_.first_iteration()));
     }
     completed = state_.progress().completed();
     fitted_before_ =

@@ -188,6 +188,25 @@ TEST_F(JobCostsTest, APlannerThatWasKilledMakesThePlansOfEveryVersionAgain) {
   EXPECT_EQ(job->Status().failure(), "");
 }
 
+// Fits are as far apart as if it had not been.
+TEST_F(JobCostsTest, APlannerThatWasKilledLateFitsNoMoreOftenThanBefore) {
+  auto job = TrainedTo(Spec(), kFirstFit);
+  const uint64_t fits[] = {4, 8, 12, 16, 24, 40};
+  for (size_t fit = 0; fit + 1 < std::size(fits); ++fit) {
+    AwaitCosts(*job, static_cast<int>(fit) + 1);
+    Feed(job);
+    Train(job, fits[fit], fits[fit + 1], 101);
+  }
+  AwaitCosts(*job, static_cast<int>(std::size(fits)));
+  Feed(job);
+  job.reset();
+  job = Killed();
+  Train(job, 40, 48, 101);
+  Feed(job);
+  EXPECT_EQ(planners_->fits().size(), std::size(fits));
+  EXPECT_EQ(job->Snapshot().costs_size(), static_cast<int>(std::size(fits)));
+}
+
 TEST_F(JobCostsTest, LaterFitsGoOnFromTheVersionBefore) {
   const auto job = TrainedTo(Spec(), kFirstFit);
   AwaitCosts(*job, 1);

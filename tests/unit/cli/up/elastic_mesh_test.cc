@@ -8,6 +8,7 @@
 #include "planner/cli/strategy_list.h"
 #include "planner/core/strategies/strategy_planner.h"
 #include "tests/unit/core/golden_jobs.h"
+#include "tests/unit/core/job_builder.h"
 
 namespace penstock::cli {
 namespace {
@@ -80,6 +81,17 @@ TEST_F(ElasticMeshTest, IsNoSlowerThanAnyMeshOfAllRanks) {
       EXPECT_LE(MakespanOn(*strategy), 1.01 * alone) << ranks << " ranks, pp " << pipeline;
     }
   }
+}
+
+// Four ranks that divide 4 experts, of which two are left.
+TEST_F(ElasticMeshTest, DividesExpertsByFewerRanksWhereNoStageGroupHasAsMany) {
+  v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  core::DivideExperts(job);
+  const v1::Batch batch = core::MakeBatch({{0, 20}, {0, 30}, {0, 12}, {0, 40}});
+  const auto strategy = FastestStrategy(job, {&batch, 1}, 2, 2);
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_EQ(RanksOf(*strategy), 2);
+  EXPECT_LE(ExpertRanks(strategy->meshes(0).mesh()), 2U);
 }
 
 TEST_F(ElasticMeshTest, SaysWhyThereIsNone) {
