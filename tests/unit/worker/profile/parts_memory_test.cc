@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -108,8 +109,9 @@ TEST_P(MemoryOfParts, IsThatOfTheWholeUnlessOnePartIsMostOfIt) {
   }
 }
 
-// What layers kept of the parts is joined tensor by tensor, when little else is there.
-TEST_P(MemoryOfParts, IsThatOfTheWholeWhereBackwardPassesAre) {
+// What layers kept of the parts is joined tensor by tensor: one is there twice, which is the widest one of a
+// dense layer where there is one.
+TEST_P(MemoryOfParts, IsAboveThatOfTheWholeByOneTensorWhereBackwardPassesAreWhole) {
   const auto& [tensors, dense] = GetParam();
   if (tensors > 1) GTEST_SKIP() << "there are none";
   CountCpuTensors();
@@ -124,7 +126,10 @@ TEST_P(MemoryOfParts, IsThatOfTheWholeWhereBackwardPassesAre) {
       for (const std::vector<uint32_t>& part_rows :
            {std::vector<uint32_t>{0, 12}, {0, 6, 12}, {0, 2, 12}, {0, 2, 4, 8, 12}}) {
         shape.part_rows = part_rows;
-        EXPECT_LE(PeakOfExpertRank(shape, recompute, split, tensors, dense), 1.01 * whole)
+        const uint32_t last = kRows - part_rows[part_rows.size() - 2];
+        const double even = dense.empty() ? 1.05 : 1.2;
+        EXPECT_LE(PeakOfExpertRank(shape, recompute, split, tensors, dense),
+                  (2 * last <= kRows ? even : std::max(even, 1.15)) * whole)
             << part_rows.size() - 1 << " parts, full " << recompute.full << ", selective "
             << recompute.selective << ", split " << split;
       }
