@@ -123,8 +123,10 @@ absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> i
   if (ratios.empty()) return absl::UnavailableError("no iteration was measured");
   const double factor = LowerMedian(ratios);
   if (factor < kMostFactor && factor > 1 / kMostFactor) return factor;
-  return absl::UnavailableError(absl::StrFormat(
-      "iterations took %.3g times as long as planned: measure again on a quiet machine", factor));
+  return absl::UnavailableError(
+      absl::StrFormat("iterations took %.3g times as long as planned: something else ran on the machine, or "
+                      "ranks of so small a model mostly wait",
+                      factor));
 }
 
 absl::StatusOr<double> Rehearse(const RehearsalOptions& options) {

@@ -1,5 +1,6 @@
 // `penstock profile measure` and `check` with a real worker.
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "tests/system/up/up_fixture.h"
 
@@ -42,36 +43,34 @@ TEST(ProfileTest, AMeasuredProfileIsCheckedOnPassesThatItWasNotFittedTo) {
   EXPECT_EQ(again.output(), check.output());
 }
 
-double TrainingFactorOf(const std::string& profile) {
+// Of the profile, or where it is too large to be taken, of the warning; 0: of neither.
+double TrainingFactorOf(const std::string& profile, const std::string& warnings) {
   const absl::StatusOr<std::string> json = ReadFile(profile);
   EXPECT_TRUE(json.ok()) << json.status();
-  return Json::parse(json.value_or("{}"))["profile"].value("trainingFactor", 0.0);
+  const double taken = Json::parse(json.value_or("{}"))["profile"].value("trainingFactor", 0.0);
+  const std::string begin = "iterations took ";
+  const size_t at = warnings.find(begin);
+  return taken > 0 || at == std::string::npos ? taken : std::stod(warnings.substr(at + begin.size()));
 }
 
-// On two ranks, with a planner and workers of its own, which are gone afterwards.
-TEST(ProfileTest, AMeasuredProfileIsRehearsedAndSaysHowMuchLongerTrainingTakes) {
+// On two ranks, with a planner and workers of its own, which are gone afterwards. Ranks of such small models
+// wait for each other for longer than they compute, the more the busier the machine is.
+TEST(ProfileTest, AMeasuredProfileIsRehearsedAndHowMuchLongerTrainingTakesIsSaid) {
   const TemporaryFolder folder;
-  int rehearsed = 0;
-  for (const char* config : {kConfig, kT5Config, kConfig, kT5Config}) {
+  for (const char* config : {kConfig, kT5Config}) {
     const std::string profile = folder.Path("profile.json");
     PenstockRun measure(folder, "measure",
                         {"profile", "measure", "--model", folder.Write("config.json", config), "--seconds",
                          "1", "--threads", "1", "--workers", "2", "--rehearse", "3", "--out", profile});
     ASSERT_EQ(measure.Wait(), 0) << measure.errors();
-    // A machine that does other things meanwhile has taken more than twice as long, and says so.
-    if (measure.errors().find("not rehearsed") != std::string::npos) {
-      EXPECT_THAT(measure.errors(), HasSubstr("times as long as planned"));
-      continue;
-    }
-    ++rehearsed;
-    const double factor = TrainingFactorOf(profile);
-    EXPECT_GT(factor, 0.5);
-    EXPECT_LT(factor, 2);
+    EXPECT_THAT(measure.errors(), HasSubstr("4 iterations are trained with it"));
+    const double factor = TrainingFactorOf(profile, measure.errors());
+    EXPECT_GT(factor, 0.5) << measure.errors();
+    EXPECT_LT(factor, 100) << measure.errors();
     PenstockRun show(folder, "show", {"profile", "show", profile});
     ASSERT_EQ(show.Wait(), 0) << show.errors();
-    EXPECT_THAT(show.output(), HasSubstr("times what it takes alone"));
+    EXPECT_EQ(show.output().find("times what it takes alone") != std::string::npos, factor < 2) << factor;
   }
-  EXPECT_GT(rehearsed, 0);
 }
 
 }  // namespace
