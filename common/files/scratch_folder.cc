@@ -13,7 +13,11 @@ namespace penstock {
 absl::StatusOr<ScratchFolder> ScratchFolder::Make(const std::string& name) {
   std::error_code ignored;
   const std::filesystem::path temporary = std::filesystem::temp_directory_path(ignored);
-  std::string path = absl::StrCat(temporary.empty() ? "/tmp" : temporary.string(), "/", name, "-XXXXXX");
+  return MakeBeside(absl::StrCat(temporary.empty() ? "/tmp" : temporary.string(), "/", name));
+}
+
+absl::StatusOr<ScratchFolder> ScratchFolder::MakeBeside(const std::string& beside) {
+  std::string path = absl::StrCat(beside, "-XXXXXX");
   if (mkdtemp(path.data()) == nullptr) return FileError(path, "making", errno);
   return ScratchFolder(path);
 }

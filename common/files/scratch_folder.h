@@ -15,6 +15,8 @@ class ScratchFolder {
   // A new one among the machine's temporary files, with `name` in its own. Possible errors: those of the
   // operating system, naming the folder.
   static absl::StatusOr<ScratchFolder> Make(const std::string& name);
+  // The same, beside `path`, whose name its own begins with.
+  static absl::StatusOr<ScratchFolder> MakeBeside(const std::string& path);
 
   ~ScratchFolder();
   ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}

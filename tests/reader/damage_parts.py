@@ -118,32 +118,24 @@ def _yes(_):
     return True
 
 
-def _no_whole_backward(editor):
-    for replica in editor.plan.replicas:
-        for item in replica.micro_batches:
-            if item.whole_backward:
-                item.whole_backward = False
-                return
-    raise Inapplicable("a whole backward pass")
+def _set_whole_backward(value, accept, what):
+    """Of the first micro-batch that is accepted."""
+
+    def apply(editor):
+        for replica in editor.plan.replicas:
+            for item in replica.micro_batches:
+                if accept(item):
+                    item.whole_backward = value
+                    return
+        raise Inapplicable(what)
+
+    return apply
 
 
-def _whole_backward(editor):
-    """Of a micro-batch whose backward passes go in parts, too."""
-    for replica in editor.plan.replicas:
-        for item in replica.micro_batches:
-            if item.part_rows and not item.whole_backward:
-                item.whole_backward = True
-                return
-    raise Inapplicable("a backward pass in parts")
-
-
-def _whole_backward_without_parts(editor):
-    for replica in editor.plan.replicas:
-        for item in replica.micro_batches:
-            if not item.part_rows:
-                item.whole_backward = True
-                return
-    raise Inapplicable("a whole micro-batch")
+_no_whole_backward = _set_whole_backward(False, lambda item: item.whole_backward, "a whole backward pass")
+# Of a micro-batch whose backward passes go in parts, too.
+_whole_backward = _set_whole_backward(True, lambda item: item.part_rows and not item.whole_backward, "a backward pass in parts")
+_whole_backward_without_parts = _set_whole_backward(True, lambda item: not item.part_rows, "a whole micro-batch")
 
 
 def _whole_backward_where(accept):

@@ -33,6 +33,7 @@
 #include "planner/cli/up/program_folder.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/core/calibrate/training_factor.h"
+#include "planner/core/contract/model_architecture.h"
 
 namespace penstock::cli {
 namespace {
@@ -181,9 +182,8 @@ absl::Status RehearseWith(const MeasureFlags& flags, MeasuredProfile* measured) 
               << PrintableText(std::string(factor.status().message())) << "\n";
     return absl::OkStatus();
   }
-  const bool t5 = measured->file.model().architecture() == v1::ARCHITECTURE_T5;
   *measured->file.mutable_profile() = core::WithTrainingFactor(
-      measured->file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt, *factor);
+      measured->file.profile(), core::ArchitectureOf(measured->file.model()), *factor);
   for (const std::string& path : {measured->path, flags.out})
     if (!path.empty()) PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(measured->file, path));
   return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "planner/cli/text_table.h"
 #include "planner/cli/thousands.h"
 #include "planner/cli/units.h"
+#include "planner/core/contract/model_architecture.h"
 #include "planner/core/contract/model_windows.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/layer_model.h"
@@ -168,11 +169,9 @@ core::AttentionWindows WindowsOfFirstLayer(const v1::ModelSpec& model) {
 }  // namespace
 
 absl::StatusOr<ProfileErrors> ErrorsOf(const v1::ProfileFile& file, const HeldOutTimes& times) {
-  const bool t5 = file.model().architecture() == v1::ARCHITECTURE_T5;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const core::Profile profile,
-      core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt,
-                             WindowsOfFirstLayer(file.model())));
+  PENSTOCK_ASSIGN_OR_RETURN(const core::Profile profile,
+                            core::ProfileFromProto(file.profile(), core::ArchitectureOf(file.model()),
+                                                   WindowsOfFirstLayer(file.model())));
   const core::LayerModel model(profile, core::GroupShape());
   // Passes were measured where nobody trains.
   const double training = file.profile().training_factor() > 0 ? file.profile().training_factor() : 1;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/units.h"
+#include "planner/core/contract/model_architecture.h"
 #include "planner/core/contract/model_windows.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/layer_model.h"
@@ -121,10 +122,9 @@ absl::StatusOr<ProfileFigures> FiguresOf(const v1::ProfileFile& file) {
 
 absl::StatusOr<ProfileFigures> FiguresOf(const v1::ProfileFile& file, const std::vector<uint32_t>& lengths) {
   const bool t5 = file.model().architecture() == v1::ARCHITECTURE_T5;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const core::Profile profile,
-      core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt,
-                             core::WindowsOf(file.model())));
+  PENSTOCK_ASSIGN_OR_RETURN(const core::Profile profile,
+                            core::ProfileFromProto(file.profile(), core::ArchitectureOf(file.model()),
+                                                   core::WindowsOf(file.model())));
   return FigureMaker(profile, t5, lengths).Make();
 }
 

@@ -18,6 +18,7 @@
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/up_run.h"
+#include "planner/core/contract/total_layers.h"
 
 namespace penstock::cli {
 namespace {
@@ -108,9 +109,8 @@ v1::Mesh MeshOfRehearsal(const RehearsalOptions& options) {
   if (options.expert > 1 && options.workers % options.expert == 0) {
     return MakeMesh(1, options.workers / options.expert, 1, options.expert, options.expert);
   }
-  const uint32_t layers =
-      IsEncoderDecoder(model) ? model.encoder_layers() + model.decoder_layers() : model.layers();
-  return options.workers <= layers ? MakeMesh(options.workers, 1, 1, 1) : MakeMesh(1, options.workers, 1, 1);
+  return options.workers <= core::TotalLayers(model) ? MakeMesh(options.workers, 1, 1, 1)
+                                                     : MakeMesh(1, options.workers, 1, 1);
 }
 
 absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> iterations) {

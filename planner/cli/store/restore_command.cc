@@ -1,5 +1,4 @@
 // `penstock restore`: a store for a planner, from a backup.
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/files/files.h"
+#include "common/files/scratch_folder.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/printable_text.h"
@@ -33,26 +33,6 @@ struct RestoreFlags {
 };
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
-
-// A folder in which the store is made, and which is gone afterwards whatever happens.
-class Workplace {
- public:
-  explicit Workplace(const std::string& beside) : path_(absl::StrCat(beside, ".restoring-XXXXXX")) {
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~Workplace() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-
-  bool ok() const { return !path_.empty(); }
-  std::string file() const { return absl::StrCat(path_, "/store"); }
-
- private:
-  std::string path_;
-};
 
 // The last event of a job: workers may have gone on since the backup.
 JobChange Restored(const StoredJob& job) {
@@ -104,19 +84,21 @@ absl::Status RunRestore(const RestoreFlags& flags) {
     return absl::FailedPreconditionError(
         absl::StrCat("--to: '", path, beside, "' is there: end its planner and move the store away first"));
   }
-  const Workplace workplace(path);
+  // In which the store is made, and which is gone afterwards whatever happens.
+  const absl::StatusOr<ScratchFolder> workplace = ScratchFolder::MakeBeside(absl::StrCat(path, ".restoring"));
   if (!workplace.ok())
     return absl::UnavailableError(
-        absl::StrCat("--to: no folder can be made beside '", path, "': ", std::strerror(errno)));
+        absl::StrCat("--to: no folder can be made beside '", path, "': ", workplace.status().message()));
+  const std::string made = absl::StrCat(workplace->path(), "/store");
   std::error_code failed;
-  std::filesystem::copy_file(flags.from, workplace.file(), failed);
+  std::filesystem::copy_file(flags.from, made, failed);
   if (failed)
     return absl::UnavailableError(
         absl::StrCat("--from ", flags.from, ": cannot be copied: ", failed.message()));
-  const absl::StatusOr<std::vector<JobState>> jobs = TakeUp(workplace.file());
+  const absl::StatusOr<std::vector<JobState>> jobs = TakeUp(made);
   if (!jobs.ok()) return AnnotateError(jobs.status(), absl::StrCat("--from ", flags.from));
-  PENSTOCK_RETURN_IF_ERROR(SyncFile(workplace.file()));
-  if (std::rename(workplace.file().c_str(), path.c_str()) != 0)
+  PENSTOCK_RETURN_IF_ERROR(SyncFile(made));
+  if (std::rename(made.c_str(), path.c_str()) != 0)
     return absl::UnavailableError(absl::StrCat("--to: '", path, "': ", std::strerror(errno)));
   PrintOut(absl::StrCat(path, ": ", jobs->size(), jobs->size() == 1 ? " job\n" : " jobs\n"));
   if (!jobs->empty()) PrintOut(absl::StrCat("\n", JobTable(*jobs)));

@@ -1,6 +1,6 @@
 // A job whose costs follow what its workers measure.
+#include <array>
 #include <atomic>
-#include <iterator>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint64_t kFirstFit = 4;
 constexpr uint64_t kWindow = 16;
+// Completed iterations at which costs are fitted.
+constexpr std::array<uint64_t, 6> kFits = {kFirstFit, 8, 12, 16, 24, 40};
 
 class JobCostsTest : public EngineFixture {
  protected:
@@ -48,6 +50,18 @@ class JobCostsTest : public EngineFixture {
   static store::v1::CostsRevised AwaitCosts(const Job& job, int count) {
     while (job.Snapshot().costs_size() < count) std::this_thread::yield();
     return job.Snapshot().costs(count - 1);
+  }
+
+  // The same to the last of these, fit by fit.
+  std::shared_ptr<Job> TrainedThroughFits() {
+    const std::shared_ptr<Job> job = TrainedTo(Spec(), kFits.front());
+    for (size_t fit = 0; fit + 1 < kFits.size(); ++fit) {
+      AwaitCosts(*job, static_cast<int>(fit) + 1);
+      Feed(job);
+      Train(job, kFits[fit], kFits[fit + 1], 101);
+    }
+    AwaitCosts(*job, static_cast<int>(kFits.size()));
+    return job;
   }
 
   std::shared_ptr<Job> Killed() {
@@ -190,21 +204,14 @@ TEST_F(JobCostsTest, APlannerThatWasKilledMakesThePlansOfEveryVersionAgain) {
 
 // Fits are as far apart as if it had not been.
 TEST_F(JobCostsTest, APlannerThatWasKilledLateFitsNoMoreOftenThanBefore) {
-  auto job = TrainedTo(Spec(), kFirstFit);
-  const uint64_t fits[] = {4, 8, 12, 16, 24, 40};
-  for (size_t fit = 0; fit + 1 < std::size(fits); ++fit) {
-    AwaitCosts(*job, static_cast<int>(fit) + 1);
-    Feed(job);
-    Train(job, fits[fit], fits[fit + 1], 101);
-  }
-  AwaitCosts(*job, static_cast<int>(std::size(fits)));
+  auto job = TrainedThroughFits();
   Feed(job);
   job.reset();
   job = Killed();
   Train(job, 40, 48, 101);
   Feed(job);
-  EXPECT_EQ(planners_->fits().size(), std::size(fits));
-  EXPECT_EQ(job->Snapshot().costs_size(), static_cast<int>(std::size(fits)));
+  EXPECT_EQ(planners_->fits().size(), kFits.size());
+  EXPECT_EQ(job->Snapshot().costs_size(), static_cast<int>(kFits.size()));
 }
 
 TEST_F(JobCostsTest, LaterFitsGoOnFromTheVersionBefore) {
@@ -221,14 +228,7 @@ TEST_F(JobCostsTest, LaterFitsGoOnFromTheVersionBefore) {
 // The first iteration is slow for reasons of its own. Few iterations say little, so that the first fits have
 // some of the one before, and later fits wait for more.
 TEST_F(JobCostsTest, FitsAreMadeOfTheLastIterationsWithoutTheVeryFirst) {
-  const auto job = TrainedTo(Spec(), kFirstFit);
-  const uint64_t fits[] = {4, 8, 12, 16, 24, 40};
-  for (size_t fit = 0; fit + 1 < std::size(fits); ++fit) {
-    AwaitCosts(*job, static_cast<int>(fit) + 1);
-    Feed(job);
-    Train(job, fits[fit], fits[fit + 1], 101);
-  }
-  AwaitCosts(*job, static_cast<int>(std::size(fits)));
+  TrainedThroughFits();
   const auto from_to = [](uint64_t from, uint64_t to) {
     std::vector<uint64_t> iterations(to - from);
     std::iota(iterations.begin(), iterations.end(), from);
