@@ -27,7 +27,7 @@ constexpr uint64_t kUntilCostsAreFelt = 8;
 constexpr double kWorthSwitching = 0.99;
 
 // Of ways that are planned, for each that is tried.
-constexpr int kLookedAt = 3;
+constexpr int kLookedAtPerWay = 3;
 // Two ways on one mesh whose plans differ by less do the same under two names, and one trial tells of both.
 constexpr double kSamePlans = 0.01;
 
@@ -86,7 +86,7 @@ absl::Status AutoTune::CheckLength(const AutoTuneOptions& options, bool fixed_co
 
 absl::Status AutoTune::Search(const MeasuredRun& run, int threads,
                               const std::function<void(int round, size_t done, size_t all)>& progress) {
-  const int ways = kLookedAt * static_cast<int>(options_.ways);
+  const int ways = kLookedAtPerWay * static_cast<int>(options_.ways);
   PENSTOCK_ASSIGN_OR_RETURN(const RunAdvice advice, AdviseRun(run, {.ways = ways,
                                                                     .threads = threads,
                                                                     .levers = false,

@@ -96,8 +96,9 @@ TEST_F(JobCostsTest, IterationsThatAreNotPlannedYetGetTheCostsThatWereFitted) {
 
 // With another, the first would have ended the job.
 TEST_F(JobCostsTest, CostsByWhichABatchOfTheJobDoesNotFitAreNotTaken) {
-  std::atomic<int> made = 0;
-  planners_->set_preparation_gate([&] { ++made; });
+  // A third fit may make its planner when the engine stops, after this function.
+  const auto made = std::make_shared<std::atomic<int>>(0);
+  planners_->set_preparation_gate([made] { ++*made; });
   const std::shared_ptr<Job> job = Register(Spec());
   FormEpoch(*job, 101);
   v1::SubmitBatchesRequest request = MakeSubmission("job", 0, kWindow);
@@ -107,10 +108,10 @@ TEST_F(JobCostsTest, CostsByWhichABatchOfTheJobDoesNotFitAreNotTaken) {
   ASSERT_TRUE(job->SubmitBatches(request).ok());
   Feed(job);
   Train(job, 0, kFirstFit, 101);
-  while (made < 2) std::this_thread::yield();
+  while (*made < 2) std::this_thread::yield();
   // When the second fit makes its planner, the first has ended.
   Train(job, kFirstFit, kFirstFit + 8, 101);
-  while (made < 3) std::this_thread::yield();
+  while (*made < 3) std::this_thread::yield();
   EXPECT_EQ(job->Snapshot().costs_size(), 0);
   EXPECT_EQ(job->Status().state(), v1::JOB_STATE_RUNNING);
 }
