@@ -34,6 +34,9 @@ class FakeBatchPlanner final : public BatchPlanner {
   // Fits on the first strategy alone.
   static constexpr uint32_t kForTheFirst = 1'000'007;
 
+  // A planner of this version makes no plan.
+  static constexpr absl::string_view kMakesNone = "none";
+
   using Gate = std::function<void(const v1::Batch&)>;
   // `version`: of what it makes; plans of another version have other content. `estimates`: counts calls of
   // ShapeOf. `strategies`: of which it makes plans; empty: all.
@@ -94,7 +97,8 @@ class FakeBatchPlanner final : public BatchPlanner {
     if (gate_) gate_(batch);
     while (Has(batch, kUntilStopped) && !stop.stopped()) std::this_thread::yield();
     if (stop.stopped()) return stop.status();
-    if (Has(batch, kNoPlan)) return absl::ResourceExhaustedError("no plan fits in memory");
+    if (Has(batch, kNoPlan) || version_ == kMakesNone)
+      return absl::ResourceExhaustedError("no plan fits in memory");
     v1::Plan plan;
     plan.set_job_id(job_.job_id());
     plan.set_iteration(batch.iteration());

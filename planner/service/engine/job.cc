@@ -188,6 +188,8 @@ absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration, u
   if (absl::IsUnavailable(held.status())) {
     {
       MutexLock lock(&mutex_);
+      if (const auto lost = lost_plans_.extract(iteration); !lost.empty() && IsDoneLocked(iteration))
+        return lost.mapped();
       WantPlanLocked(iteration);
     }
     PlanMore();

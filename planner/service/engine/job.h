@@ -236,6 +236,9 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::StatusOr<PlannedBatch> MakePlan(uint64_t iteration, const PlanningTicket& ticket, absl::Time* made);
   absl::StatusOr<BatchPtr> BatchOf(uint64_t iteration, const BatchPlanner& planner);
   void KeepPlanLocked(PlannedBatch planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsDoneLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of an iteration that is done: who asked for its plan is told why there is none.
+  void GiveUpPlanLocked(uint64_t iteration, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -385,6 +388,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool fitting_now_ ABSL_GUARDED_BY(mutex_) = false;
   // Iterations that somebody asked for whose plan is not in memory.
   std::set<uint64_t> wanted_ ABSL_GUARDED_BY(mutex_);
+  // Iterations that are done and whose plan could not be made again, and why, until that is told.
+  std::map<uint64_t, absl::Status> lost_plans_ ABSL_GUARDED_BY(mutex_);
   // Iterations whose plan is not yet durable, so not yet delivered.
   std::set<uint64_t> undelivered_ ABSL_GUARDED_BY(mutex_);
   // By rank: one more than the last iteration that its stream was given in this epoch.

@@ -39,6 +39,7 @@ void Job::RecordLocked(store::v1::Event event, StoredBatches batches, Committed 
     change.forget_batches_before = state_.first_held();
     values_.DropBefore(state_.first_held());
     wanted_.erase(wanted_.begin(), wanted_.lower_bound(state_.first_held()));
+    lost_plans_.erase(lost_plans_.begin(), lost_plans_.lower_bound(state_.first_held()));
   }
   if (events_ - snapshot_events_ >= kEventsBetweenSnapshots) {
     snapshot_events_ = events_;

@@ -140,6 +140,8 @@ void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTic
       return;  // the store cannot be read now: Tick() tries again
     } else if (absl::IsResourceExhausted(ticket.status()) && alone_.insert(iteration).second) {
       return;  // the planner ran out of memory: Tick() tries again, with nothing beside it
+    } else if (IsDoneLocked(iteration)) {
+      GiveUpPlanLocked(iteration, status);
     } else {
       FailPlanningLocked(iteration, status);
       NoteEndLocked(iteration, failed);
@@ -155,6 +157,10 @@ void Job::KeepPlanLocked(PlannedBatch planned) {
   if (iteration < state_.first_held()) return;
   const store::v1::IterationPlanned* before = state_.PlanOf(iteration);
   const bool same = before != nullptr && before->content_hash() == planned.figures.content_hash();
+  if (!same && before != nullptr && IsDoneLocked(iteration)) {
+    return GiveUpPlanLocked(iteration, absl::FailedPreconditionError(
+                                           "this version of the planner makes another one than was run"));
+  }
   // Before it is put there: it was made because somebody waits for it.
   const size_t most = services_.memory->OfOneJob();
   values_.Evict(state_.progress().completed(), most - std::min(planned.plan->bytes(), most));
@@ -183,6 +189,18 @@ void Job::KeepPlanLocked(PlannedBatch planned) {
     }
     job.readers_.WakeAll();
   });
+}
+
+bool Job::IsDoneLocked(uint64_t iteration) const { return iteration < state_.progress().completed(); }
+
+// Whoever looks at an iteration that is done does nothing to the job.
+void Job::GiveUpPlanLocked(uint64_t iteration, const absl::Status& status) {
+  wanted_.erase(iteration);
+  lost_plans_[iteration] =
+      absl::Status(status.code(), absl::StrCat("iteration: the plan of ", iteration,
+                                               ", which is done, cannot be made again: ", status.message()));
+  LogWarning("the plan of an iteration that is done cannot be made again",
+             {{"job", id_}, {"iteration", iteration}, {"reason", status.ToString()}});
 }
 
 void Job::FailPlanningLocked(uint64_t iteration, const absl::Status& status) {

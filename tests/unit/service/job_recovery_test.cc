@@ -145,5 +145,44 @@ TEST_F(JobRecoveryTest, AnUpgradedPlannerThatPlansOtherwiseStartsTheWorkersAgain
   EXPECT_EQ(Reader(job, StreamRequest(0, 0, 201, 2)).Next()->content_hash(), "hash 2 of iteration 0");
 }
 
+// Who only looks at what is done does nothing to the job.
+class LookBackTest : public JobRecoveryTest, public testing::WithParamInterface<std::string> {
+ protected:
+  // A job that trains on a planner that was killed and is of another version now.
+  std::shared_ptr<Job> UpgradedWhileTraining() {
+    auto job = Register(MakeJob("job"));
+    EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 6)).ok());
+    FormEpoch(*job, 101);
+    Train(job, 0, 6, 101);
+    job.reset();
+    EXPECT_TRUE(Flush().ok());
+    planners_->set_version(GetParam());
+    job = Killed();
+    AwaitPrepared(*job);
+    return job;
+  }
+
+  // Why there is none.
+  static absl::Status LookAt(Job& job, uint64_t iteration) {
+    absl::Status status;
+    do {
+      status = job.GetIteration(iteration).status();
+    } while (absl::IsUnavailable(status));
+    return status;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Version, LookBackTest,
+                         testing::Values("2", std::string(FakeBatchPlanner::kMakesNone)),
+                         [](const auto& info) { return info.index == 0 ? "PlansOtherwise" : "MakesNoPlan"; });
+
+TEST_P(LookBackTest, APlanThatCannotBeMadeAgainFailsNeitherEpochNorJob) {
+  const auto job = UpgradedWhileTraining();
+  EXPECT_THAT(LookAt(*job, 2).message(), testing::HasSubstr("the plan of 2, which is done, cannot be made"));
+  EXPECT_EQ(job->Status().failure(), "");
+  EXPECT_EQ(job->State(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(job->Heartbeat(MakeHeartbeat(1, 102, 1))->state(), v1::EPOCH_STATE_READY);
+}
+
 }  // namespace
 }  // namespace penstock
