@@ -359,7 +359,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Planners planners_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const BatchPlanner> planner_ ABSL_GUARDED_BY(mutex_);
   // Other strategies are being prepared.
-  bool changing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const WantedChange> changing_ ABSL_GUARDED_BY(mutex_);
   PlanningTicketPtr change_ ABSL_GUARDED_BY(mutex_);
   bool preparing_ ABSL_GUARDED_BY(mutex_) = false;
   // Why the job gets no planner.

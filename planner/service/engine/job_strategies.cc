@@ -125,14 +125,14 @@ absl::StatusOr<std::shared_ptr<Job::WantedChange>> Job::BeginChangeLocked(
         known.strategies_size(), "; at most ", core::kMostStrategies,
         " in all: use some that it has had, or start the run again (penstock up --resume --strategies)"));
   }
-  if (changing_) {
+  if (changing_ != nullptr) {
     return absl::UnavailableError(
         absl::StrCat("other strategies of job '", id_, "' are being prepared; try again in a moment"));
   }
   change->spec = SpecLocked(spec_.profile());
   for (const v1::Strategy& strategy : change->added) *change->spec.add_strategies() = strategy;
   change->topologies = state_.topologies();
-  changing_ = true;
+  changing_ = change;
   return change;
 }
 
@@ -161,7 +161,7 @@ absl::StatusOr<int64_t> Job::AdmitChange(const WantedChange& change) const {
 
 void Job::EndChange() {
   MutexLock lock(&mutex_);
-  changing_ = false;
+  changing_ = nullptr;
   change_ = nullptr;
 }
 
@@ -198,7 +198,8 @@ PlanningTicketPtr Job::ChangeStrategies(const v1::ChangeStrategiesRequest& reque
   {
     MutexLock lock(&mutex_);
     deleted = deleted_;
-    if (changing_) change_ = ticket;
+    // Unless it has ended, and another one was begun.
+    if (changing_ == change) change_ = ticket;
   }
   if (deleted) services_.pool->Cancel(ticket);
   return ticket;
