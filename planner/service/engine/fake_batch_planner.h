@@ -29,7 +29,7 @@ class FakeBatchPlanner final : public BatchPlanner {
   static constexpr uint32_t kBadPlan = 1'000'003;
   static constexpr uint32_t kUntilStopped = 1'000'004;
   static constexpr uint32_t kHuge = 1'000'005;
-  // Fits by the costs that a job was registered with alone.
+  // Fits by the costs that a job was registered with alone, not by fitted ones.
   static constexpr uint32_t kTooLongLater = 1'000'006;
   // Fits on the first strategy alone.
   static constexpr uint32_t kForTheFirst = 1'000'007;
@@ -56,7 +56,7 @@ class FakeBatchPlanner final : public BatchPlanner {
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken) const override {
     for (int j = 0; j < batch.samples_size(); ++j) {
       const uint32_t tokens = batch.samples(j).target_tokens();
-      if (tokens == kTooLong || (tokens == kTooLongLater && job_.profile().version() > 0) ||
+      if (tokens == kTooLong || (tokens == kTooLongLater && !job_.profile().slow_ranks().empty()) ||
           (tokens == kForTheFirst && strategies_.front() != 0)) {
         return absl::InvalidArgumentError(
             absl::StrCat("batch.samples[", j, "] of ", tokens, " tokens does not fit in memory"));

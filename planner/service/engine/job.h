@@ -149,9 +149,17 @@ class Job : public std::enable_shared_from_this<Job> {
   int64_t PreparationBytes(const v1::JobSpec& spec) const;
   absl::Status CheckPreparedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PreparePlanners(const PlanningTicket& ticket);
-  // Those of all iterations that are held, with the costs that the job was registered with.
-  absl::StatusOr<Planners> MakePlanners(core::StopToken stop) const;
-  void KeepPlanners(absl::StatusOr<Planners> planners);
+  // With revised costs, by the version of their profile and the strategies that they plan on.
+  using RevisedCosts = std::pair<uint64_t, StrategyChanges::Numbers>;
+  using RevisedPlanners = std::map<RevisedCosts, std::shared_ptr<const BatchPlanner>>;
+  struct PreparedPlanners {
+    // Of all iterations that are held, with the costs that the job was registered with.
+    Planners registered;
+    // Of those to come, with the costs in effect, where they were revised: new batches have to fit by them.
+    RevisedPlanners revised;
+  };
+  absl::StatusOr<PreparedPlanners> MakePlanners(core::StopToken stop) const;
+  void KeepPlanners(absl::StatusOr<PreparedPlanners> planners);
 
   // job_strategies.cc
   // What a request asks for, of the job as it was then; no other change is begun meanwhile.
@@ -203,12 +211,26 @@ class Job : public std::enable_shared_from_this<Job> {
     absl::Time asked;
     // What planning takes, as estimated.
     std::vector<int64_t> planning_bytes;
+    // Whether they fit by the costs in effect; they do by those that the job was registered with.
+    bool fit_costs_in_effect = true;
     std::vector<std::string> serialized;
     std::vector<std::string> hashes;
   };
+  // What new batches have to fit: planners of the strategies that hold now.
+  struct NewestPlanners {
+    // With the costs that the job was registered with.
+    std::shared_ptr<const BatchPlanner> registered;
+    // With those in effect; null where they are the same, or where it is not made yet.
+    std::shared_ptr<const BatchPlanner> in_effect;
+
+    bool operator==(const NewestPlanners&) const = default;
+  };
+  NewestPlanners NewestPlannersLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns what planning each of them takes, bytes.
   absl::StatusOr<std::vector<int64_t>> ValidateBatches(const v1::SubmitBatchesRequest& request,
                                                        const BatchPlanner& planner) const;
+  absl::Status ValidateByAllCosts(const v1::SubmitBatchesRequest& request, const NewestPlanners& planners,
+                                  Submitted* submitted) const;
   absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Room for what is kept ahead of the ranks.
   absl::Status CheckRoomAheadLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -272,12 +294,24 @@ class Job : public std::enable_shared_from_this<Job> {
   void Recalibrate();
   std::vector<HeldIteration> MeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<BatchPtr> BatchesToPlanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether all batches that were measured, or wait for a plan, fit by other costs. Possible errors: those of
-  // BatchPlanner::CheckBatch.
-  absl::Status CheckHasRoom(const BatchPlanner& planner, const std::vector<HeldIteration>& iterations,
-                            core::StopToken stop);
-  void FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
+  // Whether all batches that were measured, or wait for a plan, fit by other costs. Returns the first
+  // iteration whose batch was not there yet. Possible errors: those of BatchPlanner::CheckBatch.
+  absl::StatusOr<uint64_t> CheckHasRoom(const BatchPlanner& planner,
+                                        const std::vector<HeldIteration>& iterations, core::StopToken stop);
+  // What costs are fitted to, and the job as it was then.
+  struct CostFit {
+    std::vector<HeldIteration> iterations;
+    // Before this iteration.
+    uint64_t measured_before = 0;
+    v1::JobSpec spec = {};
+    std::vector<v1::Topology> topologies = {};
+    StrategyChanges::Numbers strategies = {};
+  };
+  void FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_before,
                 const PlanningTicket& ticket);
+  void EndFitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // If all batches fit by them. Possible errors: those of CheckHasRoom, and of a planner with these costs.
+  absl::Status KeepCosts(const core::Calibration& calibration, CostFit fit, core::StopToken stop);
   // What planners are made from: all strategies that the job ever had, these costs, and all else as it was
   // registered.
   v1::JobSpec SpecLocked(const v1::CostProfile& profile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -286,9 +320,10 @@ class Job : public std::enable_shared_from_this<Job> {
   uint64_t FirstUnplannedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Planners of iterations that are no longer held are of no use.
   void ForgetPlannersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void KeepCostsLocked(const core::Calibration& calibration, const StrategyChanges::Numbers& strategies,
-                       std::shared_ptr<const BatchPlanner> planner, uint64_t measured_before)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Iterations that have no plan yet are planned with the costs that the job was registered with again.
+  void TakeBackCostsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepCostsLocked(const core::Calibration& calibration, const CostFit& fit,
+                       std::shared_ptr<const BatchPlanner> planner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The planner of an iteration, with the costs and on the strategies that it is planned with.
   // Possible errors: UNAVAILABLE (not prepared yet), CANCELLED.
   absl::StatusOr<std::shared_ptr<const BatchPlanner>> PlannerOf(uint64_t iteration, core::StopToken stop);
@@ -377,9 +412,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Iterations that an earlier planner left without a plan, and how many planners died in planning them.
   std::map<uint64_t, uint32_t> suspects_ ABSL_GUARDED_BY(mutex_);
   PlanningTicketPtr preparation_ ABSL_GUARDED_BY(mutex_);
-  // With revised costs, by the version of their profile and the strategies that they plan on.
-  std::map<std::pair<uint64_t, StrategyChanges::Numbers>, std::shared_ptr<const BatchPlanner>>
-      revised_planners_ ABSL_GUARDED_BY(mutex_);
+  RevisedPlanners revised_planners_ ABSL_GUARDED_BY(mutex_);
   PlanningTicketPtr fitting_ ABSL_GUARDED_BY(mutex_);
   // Costs were fitted to the iterations before it, or were tried to be.
   uint64_t fitted_before_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -44,6 +44,22 @@ absl::StatusOr<std::vector<int64_t>> Job::ValidateBatches(const v1::SubmitBatche
   return planning_bytes;
 }
 
+Job::NewestPlanners Job::NewestPlannersLocked() const {
+  const auto revised = revised_planners_.find({CostsVersionLocked(), state_.strategies().now()});
+  return {.registered = planner_,
+          .in_effect = revised == revised_planners_.end() ? nullptr : revised->second};
+}
+
+absl::Status Job::ValidateByAllCosts(const v1::SubmitBatchesRequest& request, const NewestPlanners& planners,
+                                     Submitted* submitted) const {
+  PENSTOCK_ASSIGN_OR_RETURN(submitted->planning_bytes, ValidateBatches(request, *planners.registered));
+  submitted->fit_costs_in_effect =
+      planners.in_effect == nullptr || std::ranges::all_of(request.batches(), [&](const v1::Batch& batch) {
+        return planners.in_effect->CheckBatch(batch, core::StopToken()).ok();
+      });
+  return absl::OkStatus();
+}
+
 absl::Status Job::CheckAcceptsLocked() const {
   PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
   switch (StateLocked()) {
@@ -109,6 +125,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted
   const uint64_t next = admission.next_iteration();
   PENSTOCK_RETURN_IF_ERROR(CheckRoomAheadLocked());
   PENSTOCK_RETURN_IF_ERROR(TakeFromQuotas(request, known, next));
+  if (!submitted.fit_costs_in_effect) TakeBackCostsLocked();
   StoredBatches stored;
   store::v1::Event event;
   for (size_t i = known; i < hashes.size(); ++i) {
@@ -134,8 +151,13 @@ absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBat
   Submitted submitted;
   submitted.asked = TimeOfDay();
   PENSTOCK_RETURN_IF_ERROR(CheckMayAdmit(request));
-  PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<const BatchPlanner> planner, Planner());
-  PENSTOCK_ASSIGN_OR_RETURN(submitted.planning_bytes, ValidateBatches(request, *planner));
+  NewestPlanners planners;
+  {
+    MutexLock lock(&mutex_);
+    PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
+    planners = NewestPlannersLocked();
+  }
+  PENSTOCK_RETURN_IF_ERROR(ValidateByAllCosts(request, planners, &submitted));
   // Once, for its hash and for the store, and before the lock is taken.
   for (const v1::Batch& batch : request.batches()) {
     submitted.serialized.push_back(batch.SerializeAsString());
@@ -144,16 +166,16 @@ absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBat
   while (true) {
     {
       MutexLock lock(&mutex_);
-      if (planner == planner_) {
+      if (planners == NewestPlannersLocked()) {
         PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(submitted)));
         v1::SubmitBatchesResponse response;
         response.set_next_iteration(state_.admission().next_iteration());
         return response;
       }
-      planner = planner_;
+      planners = NewestPlannersLocked();
     }
-    // The strategies were changed meanwhile.
-    PENSTOCK_ASSIGN_OR_RETURN(submitted.planning_bytes, ValidateBatches(request, *planner));
+    // Strategies or costs were changed meanwhile.
+    PENSTOCK_RETURN_IF_ERROR(ValidateByAllCosts(request, planners, &submitted));
   }
 }
 

@@ -148,9 +148,10 @@ void Job::Recalibrate() {
     if (completed < fitted_before_ + wanted) return;
     iterations = MeasuredLocked();
     bytes = KeepWhatFits(services_.room.planning_bytes, iterations);
+    // Where the pool has no place the next report tries again.
+    if (!iterations.empty() && !services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1)) return;
     fitted_before_ = completed;
     if (iterations.empty()) return;
-    if (!services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1)) return;
     ++fits_;
     fitting_now_ = true;
   }
@@ -177,75 +178,106 @@ std::vector<BatchPtr> Job::BatchesToPlanLocked() const {
 
 // Costs may need more memory than those before, for rows of uneven routers: a job that trains does not end
 // for that.
-absl::Status Job::CheckHasRoom(const BatchPlanner& planner, const std::vector<HeldIteration>& iterations,
-                               core::StopToken stop) {
+absl::StatusOr<uint64_t> Job::CheckHasRoom(const BatchPlanner& planner,
+                                           const std::vector<HeldIteration>& iterations,
+                                           core::StopToken stop) {
   std::vector<BatchPtr> batches;
+  uint64_t end = 0;
   {
     MutexLock lock(&mutex_);
     batches = BatchesToPlanLocked();
+    end = state_.admission().next_iteration();
   }
   for (const HeldIteration& iteration : iterations) batches.push_back(iteration.batch);
   for (const BatchPtr& batch : batches) PENSTOCK_RETURN_IF_ERROR(planner.CheckBatch(*batch, stop));
-  return absl::OkStatus();
+  return end;
 }
 
-void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
+void Job::FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_before,
                    const PlanningTicket& ticket) {
-  v1::JobSpec spec;
+  CostFit fit = {.iterations = std::move(iterations), .measured_before = measured_before};
   v1::CostProfile in_effect;
-  std::vector<v1::Topology> topologies;
-  StrategyChanges::Numbers strategies;
   {
     MutexLock lock(&mutex_);
-    spec = SpecLocked(spec_.profile());
+    fit.spec = SpecLocked(spec_.profile());
     in_effect = state_.LastCosts() != nullptr ? state_.LastCosts()->profile() : spec_.profile();
-    topologies = state_.topologies();
-    strategies = state_.strategies().now();
+    fit.topologies = state_.topologies();
+    fit.strategies = state_.strategies().now();
   }
-  absl::StatusOr<std::optional<core::Calibration>> fitted =
-      services_.planners->Calibrate(spec, topologies, in_effect, iterations, ticket.stop());
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> planner = nullptr;
-  if (!fitted.ok()) {
-    planner = ticket.Explain(fitted.status());
-  } else if (fitted->has_value()) {
-    *spec.mutable_profile() = (*fitted)->profile;
-    planner = services_.planners->Create(spec, topologies, strategies, ticket.stop());
-    if (planner.ok()) {
-      const absl::Status room = CheckHasRoom(**planner, iterations, ticket.stop());
-      if (!room.ok()) planner = room;
-    }
+  const absl::StatusOr<std::optional<core::Calibration>> fitted =
+      services_.planners->Calibrate(fit.spec, fit.topologies, in_effect, fit.iterations, ticket.stop());
+  absl::Status status = fitted.status();
+  if (status.ok() && fitted->has_value()) status = KeepCosts(**fitted, std::move(fit), ticket.stop());
+  {
+    MutexLock lock(&mutex_);
+    EndFitLocked();
+    if (stopped_ || deleted_ || status.ok()) return;
   }
-  MutexLock lock(&mutex_);
-  fitting_ = nullptr;
-  fitting_now_ = false;
-  if (stopped_ || deleted_ || (fitted.ok() && !fitted->has_value())) return;
-  if (!planner.ok()) {
-    LogWarning("costs cannot be fitted to what was measured: plans are made with those before",
-               {{"job", id_}, {"reason", planner.status().ToString()}});
-    return;
-  }
-  KeepCostsLocked(**fitted, strategies, *std::move(planner), measured_before);
+  LogWarning("costs cannot be fitted to what was measured: plans are made with those before",
+             {{"job", id_}, {"reason", ticket.Explain(status).ToString()}});
 }
 
-void Job::KeepCostsLocked(const core::Calibration& calibration, const StrategyChanges::Numbers& strategies,
-                          std::shared_ptr<const BatchPlanner> planner, uint64_t measured_before) {
+void Job::EndFitLocked() {
+  fitting_ = nullptr;
+  fitting_now_ = false;
+}
+
+absl::Status Job::KeepCosts(const core::Calibration& calibration, CostFit fit, core::StopToken stop) {
+  *fit.spec.mutable_profile() = calibration.profile;
+  PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<const BatchPlanner> planner,
+                            services_.planners->Create(fit.spec, fit.topologies, fit.strategies, stop));
+  while (true) {
+    PENSTOCK_ASSIGN_OR_RETURN(const uint64_t checked_before, CheckHasRoom(*planner, fit.iterations, stop));
+    MutexLock lock(&mutex_);
+    if (stopped_ || deleted_) return absl::OkStatus();
+    // Batches that came meanwhile have to fit, too.
+    if (state_.admission().next_iteration() > checked_before) continue;
+    // As soon as others see the costs, they may be fitted anew.
+    EndFitLocked();
+    KeepCostsLocked(calibration, fit, std::move(planner));
+    return absl::OkStatus();
+  }
+}
+
+void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& fit,
+                          std::shared_ptr<const BatchPlanner> planner) {
   // Nobody has looked whether what waits for a plan fits on the others with these costs.
-  if (strategies != state_.strategies().now()) return;
+  if (fit.strategies != state_.strategies().now()) return;
+  // They are of costs that are no longer in effect.
+  if (calibration.profile.version() != CostsVersionLocked() + 1) return;
   // No iteration is planned with two versions.
   const uint64_t from = FirstUnplannedLocked();
   const uint64_t version = calibration.profile.version();
   store::v1::Event event;
   *event.mutable_costs_revised()->mutable_profile() = calibration.profile;
   event.mutable_costs_revised()->set_from_iteration(from);
-  event.mutable_costs_revised()->set_measured_before(measured_before);
+  event.mutable_costs_revised()->set_measured_before(fit.measured_before);
   RecordLocked(std::move(event));
   ForgetPlannersLocked();
-  revised_planners_[{version, strategies}] = std::move(planner);
+  revised_planners_[{version, fit.strategies}] = std::move(planner);
   LogInfo("costs revised", {{"job", id_},
                             {"version", version},
                             {"from_iteration", from},
                             {"error_before", absl::StrFormat("%.3f", calibration.error_before)},
                             {"error_after", absl::StrFormat("%.3f", calibration.error_after)}});
+}
+
+void Job::TakeBackCostsLocked() {
+  const store::v1::CostsRevised* const last = state_.LastCosts();
+  if (last == nullptr) return;
+  const uint64_t from = FirstUnplannedLocked();
+  const uint64_t version = last->profile().version() + 1;
+  store::v1::Event event;
+  *event.mutable_costs_revised()->mutable_profile() = spec_.profile();
+  event.mutable_costs_revised()->mutable_profile()->set_version(version);
+  event.mutable_costs_revised()->set_from_iteration(from);
+  event.mutable_costs_revised()->set_measured_before(last->measured_before());
+  RecordLocked(std::move(event));
+  ForgetPlannersLocked();
+  LogWarning(
+      "a batch does not fit by the costs that were measured: plans are made with those that the job "
+      "was registered with",
+      {{"job", id_}, {"version", version}, {"from_iteration", from}});
 }
 
 }  // namespace penstock

@@ -80,29 +80,38 @@ void Job::Prepare() {
 
 void Job::PreparePlanners(const PlanningTicket& ticket) {
   if (!ticket.status().ok()) return KeepPlanners(ticket.status());
-  absl::StatusOr<Planners> planners = MakePlanners(ticket.stop());
+  absl::StatusOr<PreparedPlanners> planners = MakePlanners(ticket.stop());
   if (!planners.ok()) return KeepPlanners(ticket.Explain(planners.status()));
   KeepPlanners(std::move(planners));
 }
 
-absl::StatusOr<Job::Planners> Job::MakePlanners(core::StopToken stop) const {
+absl::StatusOr<Job::PreparedPlanners> Job::MakePlanners(core::StopToken stop) const {
   v1::JobSpec spec;
   std::vector<v1::Topology> topologies;
   std::set<StrategyChanges::Numbers> all;
+  StrategyChanges::Numbers now;
+  std::optional<v1::CostProfile> revised;
   {
     MutexLock lock(&mutex_);
     spec = SpecLocked(spec_.profile());
     topologies = state_.topologies();
     all = state_.strategies().HeldFrom(state_.first_held());
+    now = state_.strategies().now();
+    if (state_.LastCosts() != nullptr) revised = state_.LastCosts()->profile();
   }
-  Planners planners;
+  PreparedPlanners planners;
   for (const StrategyChanges::Numbers& numbers : all) {
-    PENSTOCK_ASSIGN_OR_RETURN(planners[numbers], services_.planners->Create(spec, topologies, numbers, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(planners.registered[numbers],
+                              services_.planners->Create(spec, topologies, numbers, stop));
   }
+  if (!revised.has_value()) return planners;
+  *spec.mutable_profile() = *std::move(revised);
+  PENSTOCK_ASSIGN_OR_RETURN(planners.revised[RevisedCosts(spec.profile().version(), now)],
+                            services_.planners->Create(spec, topologies, now, stop));
   return planners;
 }
 
-void Job::KeepPlanners(absl::StatusOr<Planners> planners) {
+void Job::KeepPlanners(absl::StatusOr<PreparedPlanners> planners) {
   std::map<uint64_t, Prepared> waiting;
   const absl::Status status = planners.status();
   {
@@ -111,7 +120,8 @@ void Job::KeepPlanners(absl::StatusOr<Planners> planners) {
     preparation_ = nullptr;
     if (deleted_ || (stopped_ && !status.ok())) return;
     if (status.ok()) {
-      planners_ = *std::move(planners);
+      planners_ = std::move(planners->registered);
+      revised_planners_ = std::move(planners->revised);
       planner_ = planners_.at(state_.strategies().now());
       if (!state_.is_prepared()) {
         store::v1::Event event;

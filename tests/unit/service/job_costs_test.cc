@@ -46,6 +46,12 @@ class JobCostsTest : public EngineFixture {
     return job;
   }
 
+  // Takes the batch of an iteration, and waits until it is planned.
+  static void SubmitAndPlan(const std::shared_ptr<Job>& job, uint64_t iteration, uint32_t tokens) {
+    ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", iteration, iteration + 1, tokens)).ok());
+    ASSERT_TRUE(Reader(job, StreamRequest(0, iteration, 101, job->Status().epoch())).Next().has_value());
+  }
+
   // A fit runs on a thread of the pool: its event is awaited.
   static store::v1::CostsRevised AwaitCosts(const Job& job, int count) {
     while (job.Snapshot().costs_size() < count) std::this_thread::yield();
@@ -114,6 +120,28 @@ TEST_F(JobCostsTest, CostsByWhichABatchOfTheJobDoesNotFitAreNotTaken) {
   while (*made < 3) std::this_thread::yield();
   EXPECT_EQ(job->Snapshot().costs_size(), 0);
   EXPECT_EQ(job->Status().state(), v1::JOB_STATE_RUNNING);
+}
+
+// One that the job takes with the costs of its registration: it trains on, with these.
+TEST_F(JobCostsTest, ABatchThatDoesNotFitByFittedCostsBringsBackThoseOfTheRegistration) {
+  const auto job = TrainedTo(Spec(), kFirstFit);
+  AwaitCosts(*job, 1);
+  SubmitAndPlan(job, kWindow, 10);
+  SubmitAndPlan(job, kWindow + 1, FakeBatchPlanner::kTooLongLater);
+  EXPECT_EQ(VersionOf(job, kWindow), 1);
+  EXPECT_EQ(VersionOf(job, kWindow + 1), 2);
+  EXPECT_TRUE(job->GetIteration(kWindow + 1)->profile().slow_ranks().empty());
+  Train(job, kFirstFit, 2 * kFirstFit, 101);
+  EXPECT_EQ(job->Status().state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(JobCostsTest, APlannerThatWasKilledHoldsNewBatchesToFittedCosts) {
+  auto job = TrainedTo(Spec(), kFirstFit);
+  AwaitCosts(*job, 1);
+  job.reset();
+  job = Killed();
+  SubmitAndPlan(job, kWindow, FakeBatchPlanner::kTooLongLater);
+  EXPECT_EQ(VersionOf(job, kWindow), 2);
 }
 
 TEST_F(JobCostsTest, SlowRanksSlowLinksAndLoadsOfExpertsThatTheFittedCostsHaveAreInTheStatus) {
