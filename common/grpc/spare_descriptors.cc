@@ -40,7 +40,7 @@ size_t Taken(size_t limit) {
 SpareDescriptors::SpareDescriptors(Listeners listeners) : listeners_(std::move(listeners)), limit_(Limit()) {
   const size_t waiting = std::clamp<size_t>(limit_ / kWaitingPart, 1, kMostWaiting);
   listeners_.LimitWaiting(static_cast<int>(waiting)).IgnoreError();
-  if (limit_ > 0) ticker_ = std::make_unique<Ticker>(kLookEvery, [this] { Look(); });
+  if (limit_ > 0) ticker_ = std::make_unique<Ticker>("descriptors", kLookEvery, [this] { Look(); });
 }
 
 void SpareDescriptors::Look() {

@@ -3,7 +3,7 @@
 // keeps tens of megabytes of holes.
 //
 //   FreedMemory freed;
-//   const Ticker ticker(absl::Seconds(10), [&] { freed.GiveBack(); });
+//   const Ticker ticker("freed-memory", absl::Seconds(10), [&] { freed.GiveBack(); });
 #pragma once
 
 #include <cstddef>

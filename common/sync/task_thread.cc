@@ -19,7 +19,8 @@ void TaskThread::Add(std::function<void()> task) {
   changed_.Signal();
 }
 
-void TaskThread::Run() {
+void TaskThread::Run(ThreadName name) {
+  NameThisThread(name);
   for (;;) {
     std::function<void()> task;
     {

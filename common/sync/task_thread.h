@@ -7,12 +7,13 @@
 #include <thread>
 
 #include "common/sync/sync.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock {
 
 class TaskThread {
  public:
-  TaskThread() : thread_([this] { Run(); }) {}
+  explicit TaskThread(ThreadName name) : thread_([this, name] { Run(name); }) {}
   // Tasks that have not begun are dropped; blocks until the one that has is done.
   ~TaskThread();
   TaskThread(const TaskThread&) = delete;
@@ -22,7 +23,7 @@ class TaskThread {
   void Add(std::function<void()> task);
 
  private:
-  void Run();
+  void Run(ThreadName name);
 
   Mutex mutex_;
   CondVar changed_;

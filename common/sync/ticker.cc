@@ -4,8 +4,10 @@
 
 namespace penstock {
 
-Ticker::Ticker(absl::Duration period, std::function<void()> tick) : period_(period), tick_(std::move(tick)) {
-  thread_ = std::thread([this] {
+Ticker::Ticker(ThreadName name, absl::Duration period, std::function<void()> tick)
+    : period_(period), tick_(std::move(tick)) {
+  thread_ = std::thread([this, name] {
+    NameThisThread(name);
     while (WaitForNext()) tick_();
   });
 }

@@ -6,13 +6,14 @@
 
 #include "absl/time/time.h"
 #include "common/sync/sync.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock {
 
 class Ticker {
  public:
-  // `tick` is called every `period` until the ticker is destroyed.
-  Ticker(absl::Duration period, std::function<void()> tick);
+  // `tick` is called every `period` until the ticker is destroyed, by a thread of that name.
+  Ticker(ThreadName name, absl::Duration period, std::function<void()> tick);
   // Waits for a call that runs.
   ~Ticker();
   Ticker(const Ticker&) = delete;

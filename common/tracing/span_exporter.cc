@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/backoff/backoff.h"
 #include "common/logging/logging.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock {
 namespace {
@@ -53,6 +54,7 @@ void SpanExporter::Stop(absl::Duration flush) {
 }
 
 void SpanExporter::Run() {
+  NameThisThread("spans");
   for (std::vector<TraceSpan> spans = Next(); !spans.empty(); spans = Next()) Deliver(spans);
   MutexLock lock(&mutex_);
   ended_ = true;

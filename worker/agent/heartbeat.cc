@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status/status_macros.h"
+#include "common/sync/thread_name.h"
 #include "worker/agent/call_times.h"
 
 namespace penstock::worker {
@@ -138,6 +139,7 @@ absl::Duration Heartbeat::IntervalLocked() {
 }
 
 void Heartbeat::Run() {
+  NameThisThread("heartbeat");
   for (;;) {
     Beat beat;
     {

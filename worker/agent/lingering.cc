@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock::worker {
 namespace {
@@ -33,6 +34,7 @@ bool Lingering::Pause() {
 
 // What the planner answers is known, or of another epoch.
 void Lingering::Run() {
+  NameThisThread("lingering");
   do {
     link_.Heartbeat(self_, {}, kLingeringCall).status().IgnoreError();
   } while (Pause());

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/backoff/backoff.h"
 #include "common/status/status_macros.h"
+#include "common/sync/thread_name.h"
 #include "worker/agent/call_times.h"
 
 namespace penstock::worker {
@@ -94,6 +95,7 @@ absl::Status ProgramReader::ReadStream(uint64_t& next_iteration) {
 }
 
 void ProgramReader::Run(uint64_t next_iteration) {
+  NameThisThread("programs");
   Backoff retry(kFirstRetry, kLongestRetry);
   for (;;) {
     const uint64_t first = next_iteration;

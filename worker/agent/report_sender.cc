@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "common/backoff/backoff.h"
 #include "common/status/status_macros.h"
+#include "common/sync/thread_name.h"
 #include "worker/agent/call_times.h"
 
 namespace penstock::worker {
@@ -94,6 +95,7 @@ absl::Status ReportSender::SendLeft(absl::Duration timeout) {
 }
 
 void ReportSender::Run() {
+  NameThisThread("reports");
   for (;;) {
     absl::StatusOr<IterationReport> report = queue_.Pop();
     if (!report.ok()) return;

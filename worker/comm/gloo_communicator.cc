@@ -258,7 +258,7 @@ class GlooCommunicator : public GroupedCommunicator {
   // By strategy.
   std::map<size_t, std::unique_ptr<PassExchange>> passes_;
   // Last, so that it ends first.
-  TaskThread collectives_;
+  TaskThread collectives_{"collectives"};
 };
 
 }  // namespace

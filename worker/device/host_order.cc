@@ -63,7 +63,7 @@ class BesideThread {
   size_t done_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   // Last, so that it ends first.
-  TaskThread thread_;
+  TaskThread thread_{"reductions"};
 };
 
 class HostOrder : public InstructionOrder {

@@ -18,6 +18,7 @@
 #include "common/logging/logging.h"
 #include "common/secret/random_secret.h"
 #include "common/status/status_macros.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock::worker {
 namespace {
@@ -73,6 +74,7 @@ TableServer::~TableServer() {
 }
 
 void TableServer::Run() {
+  NameThisThread("rendezvous");
   while (true) {
     const std::vector<short> events = AwaitEvents();
     if (events[0] != 0) return;

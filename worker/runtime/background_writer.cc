@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock::worker {
 
@@ -47,6 +48,7 @@ absl::Status BackgroundWriter::Wait(absl::Duration timeout) {
 }
 
 void BackgroundWriter::Run() {
+  NameThisThread("file-writer");
   for (;;) {
     Task task;
     {

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "common/logging/logging.h"
 #include "common/process/stop_signals.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock::worker {
 Shutdown::Shutdown(absl::Duration grace)
@@ -172,6 +173,7 @@ void Shutdown::ExitWhenOver(absl::Time deadline, const absl::Status& why) {
 }
 
 void Shutdown::Run() {
+  NameThisThread("shutdown");
   absl::Time deadline = absl::InfiniteFuture();
   absl::Time limit = absl::InfiniteFuture();
   absl::Time noted = absl::InfiniteFuture();

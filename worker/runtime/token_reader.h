@@ -51,7 +51,7 @@ class TokenReader {
   const GroupPlace place_;
   std::map<Key, std::shared_ptr<Reading>> readings_;
   // Last, so that it ends before what it uses.
-  TaskThread thread_;
+  TaskThread thread_{"token-reader"};
 };
 
 }  // namespace penstock::worker

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/process/background_thread.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock {
 namespace {
@@ -63,7 +64,12 @@ PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* cloc
       clock_(clock),
       memory_bytes_(memory_bytes),
       computed_(std::move(computed)) {
-  for (size_t i = 0; i < most_running_ + kMostPaused; ++i) threads_.emplace_back([this] { Work(); });
+  for (size_t i = 0; i < most_running_ + kMostPaused; ++i) {
+    threads_.emplace_back([this] {
+      NameThisThread("planning");
+      Work();
+    });
+  }
 }
 
 PlanningPool::~PlanningPool() { Shutdown(absl::ZeroDuration()); }

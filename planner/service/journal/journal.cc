@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/logging/logging.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock {
 namespace {
@@ -85,6 +86,7 @@ bool Journal::fenced() const {
 }
 
 void Journal::Run() {
+  NameThisThread("journal");
   while (AwaitWork()) {
     const absl::Status status = store_->Commit(NextGroup());
     if (status.ok()) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
+#include "common/sync/thread_name.h"
 #include "penstock/client/standby.h"
 
 namespace penstock {
@@ -69,6 +70,7 @@ bool Leadership::Wait(absl::Duration time) {
 }
 
 void Leadership::Run() {
+  NameThisThread("leadership");
   while (Wait(Turn())) {
   }
 }
@@ -213,6 +215,7 @@ bool Leadership::AwaitRenewal(absl::Duration pause) {
 }
 
 void Leadership::KeepLease() {
+  NameThisThread("lease");
   const absl::Duration interval = options_.time_to_live / kRenewalsPerLease;
   absl::Duration pause = interval;
   while (AwaitRenewal(pause)) {

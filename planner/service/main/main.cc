@@ -15,6 +15,7 @@
 #include "common/process/sanitized.h"
 #include "common/process/stop_signals.h"
 #include "common/status/status_macros.h"
+#include "common/sync/thread_name.h"
 #include "common/sync/ticker.h"
 #include "planner/service/audit/audit_log.h"
 #include "planner/service/main/core_backend.h"
@@ -27,6 +28,11 @@ namespace {
 
 // Strangers who try to connect must not leave a planner that is larger for good.
 constexpr absl::Duration kGiveMemoryBackEvery = absl::Seconds(10);
+
+void BecomePlanningHelper() {
+  NameThisThread("planning-helper");
+  BecomeBackgroundThread();
+}
 
 int WaitForStopSignal() {
   const sigset_t signals = StopSignals();
@@ -85,7 +91,7 @@ PlannerFlags WithWatch(PlannerFlags flags) {
 
 absl::Status Serve(const PlannerFlags& flags) {
   BlockStopSignals();
-  TaskPool threads(flags.server.engine.planning_threads, BecomeBackgroundThread);
+  TaskPool threads(flags.server.engine.planning_threads, BecomePlanningHelper);
   const CorePlannerFactory planners(threads.AsFunction());
   const CorePlanChecker checker;
   PlannerFlags all = WithWatch(flags);
@@ -104,7 +110,7 @@ absl::Status Serve(const PlannerFlags& flags) {
     PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.port_file, PortsAsJson(ports)));
   }
   FreedMemory freed;
-  const Ticker giving_back(kGiveMemoryBackEvery, [&freed] { freed.GiveBack(); });
+  const Ticker giving_back("freed-memory", kGiveMemoryBackEvery, [&freed] { freed.GiveBack(); });
   LogInfo("planner stops", {{"signal", WaitForStopSignal()}});
   server->Stop();
   LogInfo("planner stopped");

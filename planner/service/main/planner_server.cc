@@ -164,12 +164,12 @@ absl::Status PlannerServer::Listen() {
     PENSTOCK_ASSIGN_OR_RETURN(page_server_, ServePage(options_.page, &slot_));
     ports_.page = page_server_->port();
   }
-  ticker_ = std::make_unique<Ticker>(kTick, [this] { Tick(); });
+  ticker_ = std::make_unique<Ticker>("job-ticker", kTick, [this] { Tick(); });
   if (options_.resident_bytes != nullptr)
-    memory_ticker_ = std::make_unique<Ticker>(kMemoryTick, [this] { WatchMemory(); });
+    memory_ticker_ = std::make_unique<Ticker>("memory-watch", kMemoryTick, [this] { WatchMemory(); });
   certificates_.Look(absl::Now());
   certificate_ticker_ =
-      std::make_unique<Ticker>(kCertificateTick, [this] { certificates_.Look(absl::Now()); });
+      std::make_unique<Ticker>("certificates", kCertificateTick, [this] { certificates_.Look(absl::Now()); });
   health_.SetServing("", true);
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/status/status_macros.h"
+#include "common/sync/thread_name.h"
 
 namespace penstock {
 namespace {
@@ -119,6 +120,7 @@ void StandbyReader::Keep(absl::Time begin, absl::StatusOr<std::shared_ptr<const 
 }
 
 void StandbyReader::Run() {
+  NameThisThread("standby");
   while (AwaitWork()) {
     CloseIfForgotten();
     {

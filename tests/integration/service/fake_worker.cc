@@ -27,7 +27,7 @@ absl::Status FakeWorker::Register(int32_t wanted_rank, uint64_t first_iteration)
 }
 
 void FakeWorker::StartHeartbeats() {
-  heartbeats_ = std::make_unique<Ticker>(heartbeat_interval_ / 4, [this] {
+  heartbeats_ = std::make_unique<Ticker>("heartbeat", heartbeat_interval_ / 4, [this] {
     auto answer = Heartbeat();
     if (!answer.ok()) return;
     MutexLock lock(&mutex_);

@@ -167,7 +167,7 @@ absl::Status WatchedJob::Run(uint64_t iteration) {
 absl::Status Main(const std::string& address, const std::string& id, uint64_t iterations) {
   WatchedJob job(address, id);
   PENSTOCK_RETURN_IF_ERROR(job.Start(iterations));
-  const Ticker heartbeats(absl::Seconds(1), [&job] { job.Heartbeat(); });
+  const Ticker heartbeats("heartbeat", absl::Seconds(1), [&job] { job.Heartbeat(); });
   for (uint64_t iteration = 0; iteration < iterations; ++iteration)
     PENSTOCK_RETURN_IF_ERROR(job.Run(iteration));
   std::puts("done");

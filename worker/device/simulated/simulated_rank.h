@@ -134,7 +134,8 @@ class SimulatedRank : public Communicator {
   int64_t start_ns_ = 0;
   int64_t duration_ns_ = 0;
   // Of the streams beside compute. Last, so that they end first.
-  std::array<TaskThread, 3> threads_;
+  std::array<TaskThread, 3> threads_ = {TaskThread("previous"), TaskThread("next"),
+                                        TaskThread("collectives")};
 };
 
 }  // namespace penstock::worker

@@ -11,7 +11,7 @@ namespace {
 TEST(TaskThreadTest, RunsTasksInOrder) {
   std::vector<int> order;
   std::promise<void> done;
-  TaskThread thread;
+  TaskThread thread("tasks");
   for (int i = 0; i < 100; ++i) thread.Add([&order, i] { order.push_back(i); });
   thread.Add([&] { done.set_value(); });
   done.get_future().wait();
