@@ -5,10 +5,21 @@
 namespace penstock {
 
 Ticker::Ticker(ThreadName name, absl::Duration period, std::function<void()> tick)
-    : period_(period), tick_(std::move(tick)) {
-  thread_ = std::thread([this, name] {
+    : Ticker(
+          name,
+          [period, tick = std::move(tick)] {
+            tick();
+            return period;
+          },
+          period) {}
+
+Ticker::Ticker(ThreadName name, std::function<absl::Duration()> tick)
+    : Ticker(name, std::move(tick), absl::ZeroDuration()) {}
+
+Ticker::Ticker(ThreadName name, std::function<absl::Duration()> tick, absl::Duration first) {
+  thread_ = std::thread([this, name, first, tick = std::move(tick)] {
     NameThisThread(name);
-    while (WaitForNext()) tick_();
+    for (absl::Duration pause = first; WaitFor(pause);) pause = tick();
   });
 }
 
@@ -17,13 +28,20 @@ Ticker::~Ticker() {
     MutexLock lock(&mutex_);
     stop_ = true;
   }
-  stop_changed_.SignalAll();
+  changed_.SignalAll();
   thread_.join();
 }
 
-bool Ticker::WaitForNext() {
+void Ticker::Wake() {
   MutexLock lock(&mutex_);
-  if (!stop_) stop_changed_.WaitWithTimeout(&mutex_, period_);
+  woken_ = true;
+  changed_.SignalAll();
+}
+
+bool Ticker::WaitFor(absl::Duration pause) {
+  MutexLock lock(&mutex_);
+  if (!stop_ && !woken_) changed_.WaitWithTimeout(&mutex_, pause);
+  woken_ = false;
   return !stop_;
 }
 

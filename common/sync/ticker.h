@@ -14,20 +14,25 @@ class Ticker {
  public:
   // `tick` is called every `period` until the ticker is destroyed, by a thread of that name.
   Ticker(ThreadName name, absl::Duration period, std::function<void()> tick);
+  // The first call comes at once, and each says after how long the next one does.
+  Ticker(ThreadName name, std::function<absl::Duration()> tick);
   // Waits for a call that runs.
   ~Ticker();
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
 
- private:
-  // False when it is time to end.
-  bool WaitForNext();
+  // The next call comes at once. Any thread.
+  void Wake();
 
-  const absl::Duration period_;
-  const std::function<void()> tick_;
+ private:
+  Ticker(ThreadName name, std::function<absl::Duration()> tick, absl::Duration first);
+  // False when it is time to end.
+  bool WaitFor(absl::Duration pause);
+
   Mutex mutex_;
-  CondVar stop_changed_;
+  CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
