@@ -34,11 +34,13 @@ PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependenc
       streams_(options.stream_memory_bytes),
       quotas_(options.owners, dependencies.clock),
       journal_(options.journal, dependencies.store),
-      pool_(std::max(kFewestThreads, options.planning_threads) + kExtraThreads, options.queue_capacity,
-            dependencies.clock, options.planning_memory_bytes,
-            [this](const PlanningWork& work, absl::Duration took) {
-              quotas_.ChargePlanning(work.owner, work.kind, took);
-            }) {}
+      pool_(
+          std::max(kFewestThreads, options.planning_threads) + kExtraThreads, options.queue_capacity,
+          dependencies.clock, options.planning_memory_bytes,
+          [this](const PlanningWork& work, absl::Duration took) {
+            quotas_.ChargePlanning(work.owner, work.kind, took);
+          },
+          dependencies.planning_begins) {}
 
 PlannerEngine::~PlannerEngine() { Shutdown(absl::ZeroDuration()); }
 
@@ -367,12 +369,14 @@ void PlannerEngine::Tick() {
   DeleteOldJobs();
 }
 
-void PlannerEngine::WatchMemory() {
-  if (dependencies_.resident_bytes == nullptr) return;
+bool PlannerEngine::WatchMemory() {
+  if (dependencies_.resident_bytes == nullptr || !pool_.computes()) return false;
   const size_t resident = dependencies_.resident_bytes();
-  if (resident <= options_.process_memory_bytes || !pool_.StopLargest()) return;
-  LogWarning("planning is stopped: the planner has more memory than it may",
-             {{"resident_bytes", resident}, {"limit_bytes", options_.process_memory_bytes}});
+  if (resident > options_.process_memory_bytes && pool_.StopLargest()) {
+    LogWarning("planning is stopped: the planner has more memory than it may",
+               {{"resident_bytes", resident}, {"limit_bytes", options_.process_memory_bytes}});
+  }
+  return true;
 }
 
 void PlannerEngine::ExcuseSilence(absl::Duration gap) {

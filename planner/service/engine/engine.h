@@ -71,6 +71,8 @@ struct EngineDependencies {
   MakeSecret make_secret = RandomSecret;
   // Resident memory of the process; null: nobody watches it.
   std::function<size_t()> resident_bytes = nullptr;
+  // Called by each thread that begins to plan: WatchMemory is wanted again.
+  std::function<void()> planning_begins = nullptr;
 };
 
 class PlannerEngine {
@@ -142,8 +144,8 @@ class PlannerEngine {
   void Tick();
 
   // Stops what is planned while the process has more memory than it may: the estimates were wrong. To be
-  // called every 20 ms or so.
-  void WatchMemory();
+  // called every 20 ms or so as long as it returns true, which is while something is planned.
+  bool WatchMemory();
 
   // This process stood still for so long (SIGSTOP, a machine that was paused) and could hear no worker.
   // Before the next Tick.

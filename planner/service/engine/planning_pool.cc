@@ -57,13 +57,14 @@ void PlanningTicket::Stop(Cause cause) {
 }
 
 PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes,
-                           Computed computed)
+                           Computed computed, Begins begins)
     : capacity_(capacity),
       most_running_(static_cast<size_t>(threads)),
       shared_threads_(static_cast<size_t>(std::max(1, threads - 1))),
       clock_(clock),
       memory_bytes_(memory_bytes),
-      computed_(std::move(computed)) {
+      computed_(std::move(computed)),
+      begins_(std::move(begins)) {
   for (size_t i = 0; i < most_running_ + kMostPaused; ++i) {
     threads_.emplace_back([this] {
       NameThisThread("planning");
@@ -202,6 +203,11 @@ bool PlanningPool::StopLargest() {
 size_t PlanningPool::depth() const {
   MutexLock lock(&mutex_);
   return WaitingLocked();
+}
+
+bool PlanningPool::computes() const {
+  MutexLock lock(&mutex_);
+  return !running_.empty() || PausedLocked() > 0;
 }
 
 bool PlanningPool::HasThreadLocked(size_t kind) const {
@@ -463,6 +469,7 @@ void PlanningPool::Work() {
   BecomeBackgroundThread();
   const ThreadClock thread = ClockOfThisThread();
   for (Entry entry; Next(thread, &entry); entry = Entry()) {
+    if (begins_ != nullptr) begins_();
     {
       const core::PausesHere pauses(&entry.ticket->flag_);
       entry.task(*entry.ticket);

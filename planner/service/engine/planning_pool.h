@@ -116,9 +116,11 @@ class PlanningPool {
   // limits and what tasks compute, and must outlive the pool. `memory_bytes`: of all tasks that have begun.
   // `computed`: told what tasks compute, when StopOverdue is called and, before another begins in its place,
   // when one ends; without the time for which it held its thread while others had the core.
+  // `begins`: called when a task has begun, by its thread.
   using Computed = std::function<void(const PlanningWork&, absl::Duration)>;
+  using Begins = std::function<void()>;
   PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes = INT64_MAX,
-               Computed computed = nullptr);
+               Computed computed = nullptr, Begins begins = nullptr);
   // Shuts down without draining.
   ~PlanningPool();
   PlanningPool(const PlanningPool&) = delete;
@@ -146,6 +148,8 @@ class PlanningPool {
   size_t most_of_owner() const { return capacity_ - capacity_ / 4; }
   // Tasks that wait.
   size_t depth() const;
+  // Whether a task has begun and not ended.
+  bool computes() const;
 
   // Takes no more; goes on for at most `drain`, then stops what waits and what computes. Blocks until the
   // running tasks have ended, which is soon, as they see their tokens. Idempotent.
@@ -269,6 +273,7 @@ class PlanningPool {
   const SteadyClock* const clock_;
   const int64_t memory_bytes_;
   const Computed computed_;
+  const Begins begins_;
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

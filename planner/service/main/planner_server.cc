@@ -20,8 +20,6 @@ namespace penstock {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-// A plan takes up to a gigabyte a second.
-constexpr absl::Duration kMemoryTick = absl::Milliseconds(20);
 constexpr absl::Duration kCertificateTick = absl::Minutes(1);
 // Between two ticks: the process did not run.
 constexpr absl::Duration kStandstill = absl::Seconds(1);
@@ -165,8 +163,7 @@ absl::Status PlannerServer::Listen() {
     ports_.page = page_server_->port();
   }
   ticker_ = std::make_unique<Ticker>("job-ticker", kTick, [this] { Tick(); });
-  if (options_.resident_bytes != nullptr)
-    memory_ticker_ = std::make_unique<Ticker>("memory-watch", kMemoryTick, [this] { WatchMemory(); });
+  if (options_.resident_bytes != nullptr) memory_watch_.Start([this] { return WatchMemory(); });
   certificates_.Look(absl::Now());
   certificate_ticker_ =
       std::make_unique<Ticker>("certificates", kCertificateTick, [this] { certificates_.Look(absl::Now()); });
@@ -180,12 +177,14 @@ absl::StatusOr<std::unique_ptr<EventStore>> PlannerServer::OpenToRead() const {
 }
 
 PlannerServer::EngineOnStorePtr PlannerServer::MakeEngine(std::unique_ptr<EventStore> store) {
-  return std::make_shared<EngineOnStore>(std::move(store), options_.engine,
-                                         EngineDependencies{.planners = planners_,
-                                                            .checker = checker_,
-                                                            .clock = &clock_,
-                                                            .observer = &observers_,
-                                                            .resident_bytes = options_.resident_bytes});
+  return std::make_shared<EngineOnStore>(
+      std::move(store), options_.engine,
+      EngineDependencies{.planners = planners_,
+                         .checker = checker_,
+                         .clock = &clock_,
+                         .observer = &observers_,
+                         .resident_bytes = options_.resident_bytes,
+                         .planning_begins = [this] { memory_watch_.Wake(); }});
 }
 
 absl::Status PlannerServer::LeadOn(std::unique_ptr<EventStore> store, Term term) {
@@ -300,19 +299,21 @@ void PlannerServer::Tick() {
   TellHealth();
 }
 
-void PlannerServer::WatchMemory() {
+bool PlannerServer::WatchMemory() {
   std::vector<EngineOnStorePtr> engines;
   {
     MutexLock lock(&mutex_);
     engines = retired_;
     if (serving_ != nullptr) engines.push_back(serving_);
   }
-  for (const EngineOnStorePtr& engine : engines) engine->engine.WatchMemory();
+  bool plans = false;
+  for (const EngineOnStorePtr& engine : engines) plans = engine->engine.WatchMemory() || plans;
+  return plans;
 }
 
 void PlannerServer::Stop() {
   ticker_.reset();
-  memory_ticker_.reset();
+  memory_watch_.Stop();
   certificate_ticker_.reset();
   {
     MutexLock lock(&health_mutex_);

@@ -31,6 +31,7 @@
 #include "planner/service/engine/observers.h"
 #include "planner/service/leadership/leadership.h"
 #include "planner/service/main/certificate_watch.h"
+#include "planner/service/main/memory_watch.h"
 #include "planner/service/main/planner_metrics.h"
 #include "planner/service/main/planner_tracing.h"
 #include "planner/service/page/page.h"
@@ -146,7 +147,8 @@ class PlannerServer : private Candidate {
   // Serves what-ifs from now on, and nothing else.
   void Stand(const absl::Status& why);
   void Tick();
-  void WatchMemory();
+  // Whether it is to be called again soon.
+  bool WatchMemory();
   // The ticker's thread alone.
   absl::Duration SinceLastTick();
   void TellHealth();
@@ -171,6 +173,8 @@ class PlannerServer : private Candidate {
   EngineSlot slot_;
   StandbyReader standby_;
 
+  // Is told by engines what they begin, so it outlives them.
+  MemoryWatch memory_watch_;
   Mutex mutex_;
   // The one in the slot, and those that were there before and may still be used by a call.
   EngineOnStorePtr serving_ ABSL_GUARDED_BY(mutex_);
@@ -193,7 +197,6 @@ class PlannerServer : private Candidate {
   std::unique_ptr<HttpServer> page_server_;
   std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<Ticker> ticker_;
-  std::unique_ptr<Ticker> memory_ticker_;
   std::unique_ptr<Ticker> certificate_ticker_;
   BoundPorts ports_;
 };

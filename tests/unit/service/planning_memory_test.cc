@@ -35,11 +35,14 @@ class PlanningMemoryTest : public EngineFixture {
     store_ = std::make_unique<MemoryEventStore>();
     EngineDependencies dependencies{planners_.get(), &checker_, store_.get(), &clock_, &observer_};
     dependencies.resident_bytes = [this] { return above_ ? size_t{2000} : size_t{500}; };
+    dependencies.planning_begins = [this] { ++begun_; };
     engine_ = std::make_unique<PlannerEngine>(EngineOptions{.process_memory_bytes = 1000}, dependencies);
     ASSERT_TRUE(engine_->Recover().ok());
   }
 
   std::atomic<bool> above_ = true;
+  // How often something has begun to be planned.
+  std::atomic<int> begun_ = 0;
 };
 
 TEST_F(PlanningMemoryTest, ABatchThatNeverFitsIsRefusedBeforeItIsAccepted) {
@@ -150,6 +153,32 @@ TEST_F(PlanningMemoryTest, NothingIsStoppedBelowTheLimit) {
   engine_->WatchMemory();
   go_on.Notify();
   EXPECT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
+}
+
+TEST_F(PlanningMemoryTest, MemoryIsWatchedWhileSomethingIsPlannedAndNoLonger) {
+  Event started, go_on;
+  StartWatched([&](const v1::Batch&) {
+    started.Notify();
+    go_on.Await();
+  });
+  above_ = false;
+  const auto job = Register(MakeJob("job"));
+  const auto await_end = [&] {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (engine_->WatchMemory() && absl::Now() < deadline) {
+    }
+  };
+  await_end();
+  EXPECT_FALSE(engine_->WatchMemory());
+  const int before = begun_;
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  ASSERT_TRUE(started.Await());
+  EXPECT_GT(begun_, before);
+  EXPECT_TRUE(engine_->WatchMemory());
+  go_on.Notify();
+  EXPECT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
+  await_end();
+  EXPECT_FALSE(engine_->WatchMemory());
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#include "planner/service/main/memory_watch.h"
+
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace penstock {
+namespace {
+
+// A plan takes up to a gigabyte a second.
+constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+constexpr absl::Duration kIdle = absl::Hours(1);
+
+}  // namespace
+
+void MemoryWatch::Start(std::function<bool()> look) {
+  MutexLock lock(&mutex_);
+  ticker_ = std::make_unique<Ticker>("memory-watch",
+                                     [look = std::move(look)] { return look() ? kLookAgain : kIdle; });
+}
+
+void MemoryWatch::Wake() {
+  MutexLock lock(&mutex_);
+  if (ticker_ != nullptr) ticker_->Wake();
+}
+
+void MemoryWatch::Stop() {
+  std::unique_ptr<Ticker> ended;
+  MutexLock lock(&mutex_);
+  ended.swap(ticker_);
+}
+
+}  // namespace penstock
