@@ -78,6 +78,9 @@ class ChildProcess {
   // Blocks until the child ends or the time is over (nullopt).
   std::optional<ExitStatus> WaitFor(absl::Duration timeout);
 
+  // For poll(2): becomes readable when the child ends. -1 once its end is known. Of the child's alone.
+  int end_descriptor() const { return ended_.has_value() ? -1 : pidfd_.get(); }
+
   // Sends a signal. A child that has ended is left alone.
   void Signal(int signal);
   // SIGTERM, then SIGKILL when `grace` is over. Blocks until the child has ended.

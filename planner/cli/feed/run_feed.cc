@@ -30,7 +30,6 @@
 namespace penstock::cli {
 namespace {
 
-constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Before it has answered once, a planner may be one that is not there: a wrong address.
 constexpr absl::Duration kFirstContact = absl::Seconds(70);
 
@@ -152,7 +151,7 @@ absl::Status Feed::SubmitAll(TrainingRun& run) {
                                 run.status().next_iteration()));
       began = true;
     }
-    if (!run.fed() && !run.finished() && !run.drains() && stop_.WaitFor(kTick)) {
+    if (!run.fed() && !run.finished() && !run.drains() && stop_.WaitFor(run.Pause())) {
       return absl::CancelledError(absl::StrCat("stopped by a signal before iteration ", run.next_batch(),
                                                "; the same command goes on there"));
     }

@@ -159,6 +159,15 @@ std::vector<EndedProcess> LocalCluster::Ended() {
   return all;
 }
 
+std::vector<int> LocalCluster::EndDescriptors() {
+  std::vector<int> descriptors;
+  for (const Member* member : Members()) {
+    if (const int descriptor = member->process->end_descriptor(); descriptor >= 0)
+      descriptors.push_back(descriptor);
+  }
+  return descriptors;
+}
+
 absl::Status LocalCluster::Restart(const std::string& name) {
   for (Member* member : Members()) {
     if (member->name != name) continue;

@@ -107,6 +107,8 @@ class LocalCluster {
   bool KillPlanner();
   bool KillWorker(uint32_t rank);
   size_t workers() const { return workers_.size(); }
+  // For poll(2): one of them is readable when a process has ended that Check and Ended have not seen yet.
+  std::vector<int> EndDescriptors();
   // True when every worker has ended.
   bool WorkersEnded();
   bool IsRunning(uint32_t rank);

@@ -4,6 +4,8 @@
 //   while (!done) { if (stop.WaitFor(absl::Milliseconds(50))) return absl::CancelledError(...); ... }
 #pragma once
 
+#include <vector>
+
 #include "absl/time/time.h"
 #include "common/process/file_descriptor.h"
 
@@ -14,15 +16,16 @@ class StopSignal {
   // Blocks both signals in this thread and those that it starts later.
   StopSignal();
 
-  // True once a signal has come. Blocks until then, or until the time is over.
-  bool WaitFor(absl::Duration timeout);
+  // True once a signal has come. Blocks until then, until the time is over, or until one of `others` is
+  // readable.
+  bool WaitFor(absl::Duration timeout, const std::vector<int>& others = {});
 
   // The same for one more signal, after the first.
   bool WaitForAnother(absl::Duration timeout);
 
  private:
-  // Takes a signal that comes within the time.
-  bool Take(absl::Duration timeout);
+  // Takes a signal that comes within the time, and before one of `others` is readable.
+  bool Take(absl::Duration timeout, const std::vector<int>& others);
 
   FileDescriptor descriptor_;
   bool received_ = false;

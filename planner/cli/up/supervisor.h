@@ -58,6 +58,9 @@ class Supervisor {
   // where something else ended the run.
   std::optional<uint32_t> given_up() const { return given_up_; }
 
+  // A process is to be started again, in one of the next steps.
+  bool restarts() const { return !due_.empty(); }
+
  private:
   absl::Status TakeDeaths(const RunView& view, absl::Time now);
   absl::Status RestartWhatIsDue(absl::Time now);

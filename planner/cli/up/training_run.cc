@@ -21,6 +21,8 @@ constexpr uint64_t kWindowBefore = 4;
 constexpr absl::Duration kWatchDeadline = absl::Seconds(2);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+// With fewer batches ahead each is submitted as soon as there is room for it.
+constexpr uint64_t kEnoughAhead = 3;
 
 // A planner that is busy, starts again or cannot be reached for a while; nothing is wrong with the job.
 bool IsTransient(const absl::Status& status) {
@@ -50,11 +52,18 @@ uint64_t TrainingRun::Window() const {
   return narrow ? kWindowBefore : window_;
 }
 
+bool TrainingRun::HasMore() const { return next_batch_ < feed_end_ && !fed() && !drains_; }
+
 bool TrainingRun::MayFeed() const {
-  const uint64_t end = job_.training().iterations();
-  if (next_batch_ >= feed_end_) return false;
-  if ((end > 0 && next_batch_ >= end) || next_batch_ >= completed_ + Window()) return false;
+  if (!HasMore() || next_batch_ >= completed_ + Window()) return false;
   return completed_ != completed_when_refused_ || absl::Now() >= retry_at_;
+}
+
+absl::Duration TrainingRun::Pause() const {
+  const bool well = heard_ && trouble_.empty() && status_.state() == v1::JOB_STATE_RUNNING;
+  const bool hurries =
+      HasMore() && (next_batch_ < completed_ + kEnoughAhead || pause_ > absl::ZeroDuration());
+  return well && !hurries ? std::clamp(iteration_time_, kFirstPause, kLongestPause) : kFirstPause;
 }
 
 // Its queue is full, or it holds less than the window.
@@ -131,6 +140,7 @@ absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSumm
   for (const v1::IterationSummary& iteration : response.iterations()) {
     on_iteration(iteration);
     next_summary_ = iteration.iteration() + 1;
+    iteration_time_ = absl::Nanoseconds(iteration.measured_ns());
   }
   Take(response.status());
   // The planner's store was restored from a backup, and knows less than was submitted since.

@@ -42,6 +42,10 @@ class TrainingRun {
   // and GetJob; UNAVAILABLE and DEADLINE_EXCEEDED only after `patience`.
   absl::Status Step(const std::function<void(const v1::IterationSummary&)>& on_iteration);
 
+  // How long nothing is missed when the next step waits: where all is well and enough is planned, until the
+  // next iteration is done, at most a quarter of a second; else 50 ms.
+  absl::Duration Pause() const;
+
   // No batch from this iteration on is submitted.
   void FeedUntil(uint64_t end) { feed_end_ = end; }
 
@@ -80,6 +84,8 @@ class TrainingRun {
   uint64_t Window() const;
   // Whether the window has room for the next batch, and the planner has not just refused it.
   bool MayFeed() const;
+  // There are batches that the job has not, and may have.
+  bool HasMore() const;
   void Refused();
 
   PlannerClient& client_;
@@ -108,6 +114,8 @@ class TrainingRun {
   absl::Duration pause_;
   absl::Time retry_at_ = absl::InfinitePast();
   uint64_t completed_when_refused_ = 0;
+  // Of the last iteration that is done.
+  absl::Duration iteration_time_;
   v1::JobStatus status_;
 };
 

@@ -224,7 +224,8 @@ absl::Status UpRun::Train() {
       grows_ = true;
       return StopWorkers(run, "ranks have come back");
     }
-    if (stop_.WaitFor(kTick)) return StopWorkers(run, "stopped by a signal");
+    if (stop_.WaitFor(PauseBehind(run), cluster_->EndDescriptors()))
+      return StopWorkers(run, "stopped by a signal");
   }
   RecordWhatIsMeasured();
   return WaitForWorkers(run);
@@ -324,6 +325,10 @@ absl::Status UpRun::StopWorkers(TrainingRun& run, const std::string& why) {
     }
   }
   return absl::CancelledError(why);
+}
+
+absl::Duration UpRun::PauseBehind(const TrainingRun& run) const {
+  return supervisor_ != nullptr && supervisor_->restarts() ? kTick : run.Pause();
 }
 
 absl::Status UpRun::Supervise(const TrainingRun& run) {

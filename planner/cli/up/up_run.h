@@ -94,6 +94,8 @@ class UpRun {
   absl::Status StopWorkers(TrainingRun& run, const std::string& why);
   // Waits until the workers have said what happened, so that the cause and not its echo is shown.
   absl::Status Explain(const absl::Status& failure);
+  // Until it is looked at again, unless a process ends before.
+  absl::Duration PauseBehind(const TrainingRun& run) const;
   // Starts again what died.
   absl::Status Supervise(const TrainingRun& run);
   // After the last iteration, before which `run` has ended.

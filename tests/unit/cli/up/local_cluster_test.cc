@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <filesystem>
 #include <string>
@@ -55,6 +56,18 @@ TEST_F(LocalClusterTest, HungWorkersShareOneGrace) {
   cluster.Stop(absl::Seconds(1));
   EXPECT_TRUE(cluster.WorkersEnded());
   EXPECT_LT(absl::Now() - begin, absl::Seconds(6));
+}
+
+TEST_F(LocalClusterTest, AnEndIsReadableUntilItIsSeen) {
+  LocalCluster cluster = StartWorkers("case $rank in --rank=0) exit 0;; esac\nexec sleep 60\n", 2);
+  ASSERT_EQ(cluster.EndDescriptors().size(), 2U);
+  pollfd first = {.fd = cluster.EndDescriptors()[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&first, 1, 20'000), 1);
+  EXPECT_EQ(cluster.EndDescriptors().size(), 2U);
+  EXPECT_TRUE(cluster.Check().ok());
+  ASSERT_EQ(cluster.EndDescriptors().size(), 1U);
+  pollfd other = {.fd = cluster.EndDescriptors()[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&other, 1, 0), 0);
 }
 
 TEST_F(LocalClusterTest, WorkersAreKnownByIncarnationsThatNobodyElseCanMake) {

@@ -36,6 +36,11 @@ class FakePlanner final : public v1::PlannerService::Service {
     MutexLock lock(&mutex_);
     completed_ = iterations;
   }
+  // GetJob has a summary of the last iteration, which took so long.
+  void Measure(absl::Duration iteration_time) {
+    MutexLock lock(&mutex_);
+    iteration_time_ = iteration_time;
+  }
   // What GetJob answers so many times before it answers well again.
   void FailGetJob(grpc::StatusCode code, int times) {
     MutexLock lock(&mutex_);
@@ -80,7 +85,8 @@ class FakePlanner final : public v1::PlannerService::Service {
     return refused_;
   }
 
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobResponse* response) override {
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                      v1::GetJobResponse* response) override {
     MutexLock lock(&mutex_);
     if (failures_ > 0) {
       --failures_;
@@ -89,6 +95,11 @@ class FakePlanner final : public v1::PlannerService::Service {
     response->mutable_status()->set_state(state_);
     response->mutable_status()->set_completed_iteration(completed_);
     response->mutable_status()->set_next_iteration(taken_);
+    if (completed_ > request->from_iteration() && iteration_time_ > absl::ZeroDuration()) {
+      v1::IterationSummary* last = response->add_iterations();
+      last->set_iteration(completed_ - 1);
+      last->set_measured_ns(absl::ToInt64Nanoseconds(iteration_time_));
+    }
     if (cannot_store_)
       response->mutable_status()->set_store_failure("the store cannot be written: disk full");
     return grpc::Status::OK;
@@ -124,6 +135,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   RunningServer running_;
   Mutex mutex_;
   uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration iteration_time_ ABSL_GUARDED_BY(mutex_);
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<uint64_t> submitted_ ABSL_GUARDED_BY(mutex_);
   int refused_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -189,6 +201,43 @@ TEST_F(TrainingRunTest, FeedsAsFarAsTheWindowWithoutBeingRefused) {
     EXPECT_EQ(planner.taken(), completed + 16);
   }
   EXPECT_EQ(planner.refused(), 0);
+}
+
+TEST_F(TrainingRunTest, PausesUntilTheNextIterationIsDoneButNotForLong) {
+  FakePlanner planner(16);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(16), source_);
+  ASSERT_TRUE(Step(run).ok());
+  // Nobody knows yet how long an iteration takes.
+  EXPECT_EQ(run.Pause(), absl::Milliseconds(50));
+  uint64_t completed = 0;
+  for (const auto& [iteration_ms, pause_ms] : std::map<int, int>{{1, 50}, {120, 120}, {3000, 250}}) {
+    planner.Measure(absl::Milliseconds(iteration_ms));
+    planner.Complete(++completed);
+    ASSERT_TRUE(Step(run).ok());
+    EXPECT_EQ(run.Pause(), absl::Milliseconds(pause_ms)) << iteration_ms;
+  }
+}
+
+TEST_F(TrainingRunTest, PausesBrieflyWhereBatchesAreShortOrSomethingIsWrong) {
+  FakePlanner planner(16);
+  planner.Measure(absl::Seconds(3));
+  PlannerClient client(planner.address());
+  TrainingRun few_ahead(client, Job(2), source_);
+  TrainingRun run(client, Job(16), source_);
+  planner.Complete(1);
+  ASSERT_TRUE(Step(few_ahead).ok());
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_EQ(few_ahead.Pause(), absl::Milliseconds(50));
+  EXPECT_EQ(run.Pause(), absl::Milliseconds(250));
+  planner.FailGetJob(grpc::StatusCode::UNAVAILABLE, 1000);
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_EQ(run.Pause(), absl::Milliseconds(50));
+  planner.FailGetJob(grpc::StatusCode::OK, 0);
+  planner.SetState(v1::JOB_STATE_FAILED);
+  TrainingRun supervised(client, Job(16), source_, absl::Seconds(10), TrainingRun::Epochs::kMany);
+  ASSERT_TRUE(Step(supervised).ok());
+  EXPECT_EQ(supervised.Pause(), absl::Milliseconds(50));
 }
 
 TEST_F(TrainingRunTest, FeedsNoBatchBehindAnEndThatIsGiven) {
