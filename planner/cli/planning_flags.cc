@@ -123,6 +123,7 @@ void PlanningFlags::AddTo(CLI::App& command) {
                   "Memory of one rank, millions of bytes (that of the profile; up and feed: what is safe of "
                   "it on a GPU, and up on CPUs what is free, divided by the workers)")
       ->check(CLI::NonNegativeNumber);
+  rank_memory.AddTo(command);
   command.add_flag("--shard-optimizer-state", shard_optimizer_state,
                    "Divide optimizer state over replicas and context ranks (ZeRO stage 1)");
   command.add_flag("--parameter-shares", parameter_shares,
@@ -156,6 +157,7 @@ v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   options.set_stage_split(stage_split);
   options.mutable_rank_of_stage()->Add(rank_of_stage.begin(), rank_of_stage.end());
   options.set_memory_limit_bytes(BytesOfMegabytes(memory_mb));
+  rank_memory.AddTo(&options);
   options.set_shard_optimizer_state(shard_optimizer_state);
   options.set_parameter_shares(parameter_shares);
   options.mutable_share_weights()->Add(share_weights.weights.begin(), share_weights.weights.end());
@@ -233,6 +235,7 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.planning.rank_of_stage", "--rank-of-stage"},
                                           {"job.planning.stage_split", "--stage-split"},
                                           {"job.planning.memory_limit_bytes", "--memory-mb"},
+                                          {"job.planning.rank_memory_limits", "--rank-memory-mb"},
                                           {"job.planning.shard_optimizer_state", "--shard-optimizer-state"},
                                           {"job.planning.parameter_shares", "--parameter-shares"},
                                           {"job.planning.share_weights", "--share-weights"},

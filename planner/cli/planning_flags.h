@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "penstock/v1/job.pb.h"
+#include "planner/cli/rank_memory_flag.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/cli/share_weights_flag.h"
 
@@ -33,6 +34,7 @@ struct PlanningFlags {
   v1::StageSplit stage_split = v1::STAGE_SPLIT_AUTO;
   // Millions of bytes; 0: the memory that the profile names.
   double memory_mb = 0;
+  RankMemoryFlag rank_memory;
   bool shard_optimizer_state = false;
   bool parameter_shares = false;
   ShareWeightsFlag share_weights;
@@ -40,8 +42,9 @@ struct PlanningFlags {
   uint32_t most_parts = 0;
 
   // --layout, --schedule, --recompute, --effort, --micro-batch-size, --token-cap, --layers-per-stage,
-  // --rank-of-stage, --stage-split, --memory-mb, --shard-optimizer-state, --parameter-shares,
-  // --share-weights, --most-parts. What is set now are the defaults. This object must outlive the parse.
+  // --rank-of-stage, --stage-split, --memory-mb, --rank-memory-mb, --shard-optimizer-state,
+  // --parameter-shares, --share-weights, --most-parts. What is set now are the defaults. This object must
+  // outlive the parse.
   void AddTo(CLI::App& command);
 
   v1::PlanningOptions ToOptions(v1::Policy policy) const;

@@ -121,6 +121,7 @@ std::vector<Question> Conditions(const v1::JobSpec& job, const v1::Plan& plan) {
        .change =
            [](Request* request) {
              request->job.mutable_planning()->set_memory_limit_bytes(kUnlimitedBytes);
+             request->job.mutable_planning()->clear_rank_memory_limits();
            }},
       {.condition = "free transfers",
        .advice = HasGroups(plan)

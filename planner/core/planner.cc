@@ -198,12 +198,16 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec
 }
 
 absl::Status Planner::CheckStages() const {
-  for (int rank = 0; rank < costs_.positions(); ++rank) {
-    const int64_t bytes = costs_.RankStaticBytes(rank);
-    if (bytes < job_.memory_limit_bytes) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "job.mesh.pipeline: weights, gradients and optimizer state of ", DescribeStages(costs_, rank),
-        " need ", bytes, " bytes, limit ", job_.memory_limit_bytes));
+  const bool alike = job_.memory_limits.alike();
+  for (int rank = 0; rank < job_.topology.ranks(); ++rank) {
+    const int position = job_.topology.PlaceOf(rank).position;
+    const int64_t bytes = alike ? costs_.RankStaticBytes(position) : costs_.StaticBytesOfRank(rank);
+    const int64_t limit = job_.memory_limits.Of(rank);
+    if (bytes < limit) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("job.mesh.pipeline: weights, gradients and optimizer state of ",
+                     DescribeStages(costs_, position), " need ", bytes, " bytes, limit ", limit,
+                     alike ? "" : absl::StrCat(" of rank ", job_.world.first_rank + rank)));
   }
   return absl::OkStatus();
 }
@@ -240,11 +244,8 @@ absl::Status Planner::CheckSample(const ScheduleSpace& space, const Batch& batch
   }
   PENSTOCK_RETURN_IF_ERROR(
       CheckTime(absl::StrCat("batch.samples[", sample, "]: it alone"), PassesNs(costs_, layers)));
-  for (int rank = 0; rank < costs_.positions(); ++rank) {
-    if (space.FitsAlone(rank, sums)) continue;
-    return absl::InvalidArgumentError(DescribeSample(space, job_, sample, sums, rank));
-  }
-  return absl::OkStatus();
+  if (space.FitsSomewhere(sums)) return absl::OkStatus();
+  return absl::InvalidArgumentError(DescribeSample(space, job_, sample, sums));
 }
 
 absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
@@ -283,25 +284,30 @@ absl::StatusOr<std::vector<SampleEstimate>> Planner::EstimateSamples(const v1::B
 }
 
 absl::StatusOr<std::vector<int64_t>> Planner::LeastBytesBesideShares(const v1::Batch& proto,
-                                                                     int64_t limit_bytes,
+                                                                     absl::Span<const int64_t> limits,
                                                                      StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  const Topology& topology = costs_.topology();
   std::vector<int64_t> of_stages, least;
   for (int position = 0; position < costs_.positions(); ++position) {
-    const int rank = costs_.topology().RankAt(0, position);
+    const int rank = topology.RankAt(0, position);
     of_stages.push_back(costs_.StaticBytesOfRank(rank) - costs_.ShareBytes(rank));
   }
-  least = of_stages;
+  for (int rank = 0; rank < topology.ranks(); ++rank)
+    least.push_back(of_stages[topology.PlaceOf(rank).position]);
   for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     const TokenSums sums = SumsAlone(job_, batch, sample);
     std::vector<int64_t> bytes = of_stages;
     for (int position = 0; position < costs_.positions(); ++position)
       bytes[position] += space.BytesAlone(position, sums);
-    if (*std::ranges::max_element(bytes) > limit_bytes) continue;
-    for (size_t position = 0; position < bytes.size(); ++position)
-      least[position] = std::max(least[position], bytes[position]);
+    for (int replica = 0; replica < topology.replicas(); ++replica) {
+      const std::vector<int32_t> ranks = topology.PipelineGroup(replica);
+      const auto takes = [&](int rank) { return bytes[topology.PlaceOf(rank).position]; };
+      if (!std::ranges::all_of(ranks, [&](int rank) { return takes(rank) <= limits[rank]; })) continue;
+      for (const int rank : ranks) least[rank] = std::max(least[rank], takes(rank));
+    }
   }
   return least;
 }

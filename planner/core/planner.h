@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/bound/lower_bound.h"
@@ -76,10 +77,11 @@ class Planner {
   absl::StatusOr<v1::Plan> MakeForwardPlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                            StopToken stop = {}) const;
 
-  // By position, what a rank needs at least beside its share: its stages, and of the samples that fit a rank
-  // without a share the one that takes most, alone. Possible errors: INVALID_ARGUMENT (the batch is
-  // malformed), CANCELLED.
-  absl::StatusOr<std::vector<int64_t>> LeastBytesBesideShares(const v1::Batch& batch, int64_t limit_bytes,
+  // By rank, what it needs at least beside its share: its stages, and of the samples that fit its replica
+  // with these limits of its ranks and without shares the one that takes most, alone. Possible errors:
+  // INVALID_ARGUMENT (the batch is malformed), CANCELLED.
+  absl::StatusOr<std::vector<int64_t>> LeastBytesBesideShares(const v1::Batch& batch,
+                                                              absl::Span<const int64_t> limits,
                                                               StopToken stop) const;
 
   // From which follows how much memory planning it takes (foresee/foreseen_batch.h, with how long that

@@ -307,6 +307,30 @@ def _options(plan):
     plan.options.memory_limit_bytes += 1
 
 
+def _rank_limit(plan):
+    if not plan.options.rank_memory_limits:
+        raise Inapplicable("rank_memory_limits")
+    plan.options.rank_memory_limits[-1].bytes += 1
+
+
+def _rank_of_limit(change):
+    """Of a plan with limits by rank."""
+
+    def apply(plan):
+        if len(plan.options.rank_memory_limits) < 2:
+            raise Inapplicable("rank_memory_limits")
+        limits = plan.options.rank_memory_limits
+        limits[-1].rank = change(limits, plan)
+
+    return apply
+
+
+def _no_rank_limit(plan):
+    if not plan.options.rank_memory_limits:
+        raise Inapplicable("rank_memory_limits")
+    plan.options.rank_memory_limits[0].bytes = 0
+
+
 def _set(change):
     return lambda editor: change(editor.plan)
 
@@ -449,6 +473,10 @@ DAMAGES = [
     Damage("strategy", ["structure"], _set(_strategy)),
     Damage("schedule", ["rule 4"], _set(_schedule)),
     Damage("limit of the options", ["origin"], _set(_options)),
+    Damage("limit of a rank", ["origin"], _set(_rank_limit)),
+    Damage("a limit of a rank twice", ["structure"], _set(_rank_of_limit(lambda limits, _: limits[0].rank))),
+    Damage("a limit of a rank that there is not", ["structure"], _set(_rank_of_limit(lambda _, plan: len(plan.programs)))),
+    Damage("a rank without memory", ["structure"], _set(_no_rank_limit)),
     Damage("model", ["origin"], _set(_hidden)),
     Damage("profile version", ["origin"], _set(_version)),
 ]

@@ -100,8 +100,9 @@ def _check_origin(reading, profile_file, report):
     _check_options(reading, report)
     check_most_parts(reading, report)
     limit = options.memory_limit_bytes or profile_file.profile.cluster.memory_bytes
+    own = {named.rank: named.bytes for named in options.rank_memory_limits}
     for rank, program in enumerate(reading.programs):
-        report.compare("origin", f"rank {rank}", "memory_limit_bytes", program.memory_limit_bytes, limit)
+        report.compare("origin", f"rank {rank}", "memory_limit_bytes", program.memory_limit_bytes, own.get(rank, limit))
 
 
 def _check_places(pipeline, report):

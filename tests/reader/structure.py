@@ -96,6 +96,7 @@ def _check_stages(schema, plan, report):
     possible = plan.strategy < (MOST_STRATEGIES if shares else 1)
     report.require(TOPIC, "plan", possible, f"no job has a strategy {plan.strategy} {'with' if shares else 'without'} parameter_shares")
     _check_share_weights(plan, shares, report)
+    _check_rank_memory(plan, report)
     typical = plan.options.typical_samples if plan.options is not None else []
     report.compare(TOPIC, "options", "typical_samples", len(typical), 0)
     for placed in placed_meshes(plan):
@@ -121,6 +122,14 @@ def _check_share_weights(plan, shares, report):
     report.require(TOPIC, "options", shares, "there are share_weights without parameter_shares")
     report.compare(TOPIC, "options", "number of share_weights", len(weights), len(plan.programs))
     report.require(TOPIC, "options", 0 < max(weights) <= MOST_SHARE_WEIGHT, f"the largest of share_weights is {max(weights)}")
+
+
+def _check_rank_memory(plan, report):
+    limits = plan.options.rank_memory_limits if plan.options is not None else []
+    ranks = [limit.rank for limit in limits]
+    sound = ranks == sorted(set(ranks)) and all(rank < len(plan.programs) for rank in ranks)
+    report.require(TOPIC, "options", sound, f"rank_memory_limits are of the ranks {ranks}")
+    report.require(TOPIC, "options", all(limit.bytes > 0 for limit in limits), "one of rank_memory_limits is not above 0")
 
 
 def _check_topology(schema, plan, report):

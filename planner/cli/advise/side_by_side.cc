@@ -12,6 +12,7 @@
 #include "planner/cli/advise/length_ranges.h"
 #include "planner/cli/local_planning.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/rank_memory.h"
 #include "planner/core/contract/total_layers.h"
 #include "planner/core/planner.h"
 #include "planner/core/strategies/strategy_proposal.h"
@@ -64,6 +65,7 @@ absl::StatusOr<std::optional<core::ReplicaKind>> KindOf(const v1::JobSpec& base,
   job.mutable_profile()->clear_slow_ranks();
   job.mutable_profile()->clear_slow_links();
   job.mutable_planning()->clear_share_weights();
+  core::UseLeastMemory(&job);
   const auto planner = core::Planner::Create(job, core::Planner::Explain::kCauseAlone, core::RunSerially, {},
                                              nullptr, {.ranks = static_cast<int32_t>(ranks)});
   if (!planner.ok() && IsInfeasible(planner.status())) return std::nullopt;

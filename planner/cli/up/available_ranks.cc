@@ -43,6 +43,7 @@ UpOptions AvailableRanks::With(const v1::Strategy& strategy) const {
   if (RanksOf(strategy) != WorkerCount(full_)) {
     options.strategies.clear();
     options.planning.share_weights.weights.clear();
+    options.planning.rank_memory.only_least = true;
   }
   UseMesh(strategy.meshes(0).mesh(), &options);
   if (strategy.meshes_size() > 1) {

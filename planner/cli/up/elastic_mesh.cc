@@ -11,6 +11,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/advise/side_by_side.h"
 #include "planner/cli/advise/strategy_pool.h"
+#include "planner/core/contract/rank_memory.h"
 
 namespace penstock::cli {
 namespace {
@@ -60,6 +61,7 @@ Given GivenBy(const v1::JobSpec& job) {
 v1::JobSpec WithoutMeshes(v1::JobSpec job) {
   job.clear_strategies();
   job.mutable_planning()->clear_share_weights();
+  core::UseLeastMemory(&job);
   return job;
 }
 

@@ -129,9 +129,18 @@ std::string PlanText(const PlanSummary& plan) {
 }
 
 std::string MemoryText(const RunOutlook& outlook) {
-  const int64_t limit = outlook.job.planning().memory_limit_bytes();
+  const v1::PlanningOptions& planning = outlook.job.planning();
+  const int64_t limit = planning.memory_limit_bytes();
   const std::string planned =
       absl::StrCat(WithThousands(outlook.plan->peak_memory_mb), " MB of the fullest rank");
+  if (!planning.rank_memory_limits().empty()) {
+    const auto [least, most] =
+        std::ranges::minmax(planning.rank_memory_limits(), {}, [](const auto& rank) { return rank.bytes(); });
+    return absl::StrCat(
+        planned, limit == 0 ? "" : absl::StrCat("; ranks may take ", WithThousands(Megabytes(limit)), " MB"),
+        "; ", planning.rank_memory_limits_size(), " of them ", WithThousands(Megabytes(least.bytes())),
+        " to ", WithThousands(Megabytes(most.bytes())), " MB");
+  }
   return limit == 0 ? planned
                     : absl::StrCat(planned, ", which may take ", WithThousands(Megabytes(limit)), " MB");
 }

@@ -152,6 +152,7 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
   PENSTOCK_RETURN_IF_ERROR(FindInitialValues(job.model(), &options));
   PENSTOCK_RETURN_IF_ERROR(AddProfile(options, given.profile, tools, &job));
   PENSTOCK_RETURN_IF_ERROR(AddMemoryLimit(options, &job));
+  options.planning.rank_memory.UseLeastOf(&job);
   PENSTOCK_RETURN_IF_ERROR(AddProposedStrategies(options, data, tools, &job));
   PENSTOCK_RETURN_IF_ERROR(AddChosenShareWeights(options, data, tools, &job));
   return RunSetup{std::move(options), std::move(data), std::move(job), std::move(folder)};

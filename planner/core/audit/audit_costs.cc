@@ -85,7 +85,7 @@ class CostsAudit {
     };
     place_ = job_.topology.PlaceOf(rank);
     expect("static_memory_bytes", program.static_memory_bytes(), costs_.StaticBytesOfRank(rank));
-    expect("memory_limit_bytes", program.memory_limit_bytes(), job_.memory_limit_bytes);
+    expect("memory_limit_bytes", program.memory_limit_bytes(), job_.memory_limits.Of(rank));
     for (const v1::Instruction& instruction : program.instructions()) CheckInstruction(program, instruction);
   }
 

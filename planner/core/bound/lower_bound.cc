@@ -45,7 +45,10 @@ double LargestPeak(const RankBound& rank, const TokenSums& sums) {
 }  // namespace
 
 LowerBound::LowerBound(const CostModel& costs, const Job& job)
-    : replicas_(job.topology.replicas()), slow_groups_(costs.slow_groups()), pipeline_(costs, job) {}
+    : replicas_(job.topology.replicas()),
+      may_be_empty_(!job.memory_limits.alike()),
+      slow_groups_(costs.slow_groups()),
+      pipeline_(costs, job) {}
 
 std::vector<double> LowerBound::CapacityOf(int replicas) const {
   if (!slow_groups_.any()) return std::vector<double>(pipeline_.ranks.size(), replicas);
@@ -141,6 +144,12 @@ double LowerBound::TailNs(const RankBound& rank, bool inputs, const BatchSums& b
   return tail;
 }
 
+// Fewer replicas do the same work in less time than all only where the others are slower: else the overhead
+// of those that are empty is less than what the others have more.
+double LowerBound::FewestMicroBatches(const BatchSums& batch) const {
+  return may_be_empty_ && slow_groups_.any() ? 1 : batch.replicas;
+}
+
 double LowerBound::MicroBatchesNs(const RankBound& rank, const LayerVector& work,
                                   const BatchSums& batch) const {
   const double overhead = Dot(work, batch.overhead);
@@ -150,8 +159,8 @@ double LowerBound::MicroBatchesNs(const RankBound& rank, const LayerVector& work
   const double kept = std::max(0.0, rank.kept(batch.all) + peak - rounding);
   const double least_kept = std::max(0.0, rank.least_kept(batch.all) + peak - rounding);
   const double available = rank.available_bytes;
-  if (available <= 0) return batch.replicas * overhead;
-  const double fewest = std::max(batch.replicas, std::ceil(least_kept / available));
+  if (available <= 0) return FewestMicroBatches(batch) * overhead;
+  const double fewest = std::max(FewestMicroBatches(batch), std::ceil(least_kept / available));
   const auto time = [&](double count) {
     const double above = kept - count * available;
     if (above <= 0 || !std::isfinite(rank.price_ns_per_byte)) return count * overhead;

@@ -97,7 +97,12 @@ class LowerBound {
   // What the `replicas` fastest ranks of each position do.
   std::vector<double> CapacityOf(int replicas) const;
 
+  // Micro-batches of all replicas together at least.
+  double FewestMicroBatches(const BatchSums& batch) const;
+
   int replicas_;
+  // Whether a replica may be left without a sample that would be enough for it.
+  bool may_be_empty_;
   SlowGroups slow_groups_;
   PipelineBound pipeline_;
 };

@@ -111,11 +111,22 @@ TransferBound BoundTransfer(const CostModel& costs, const Job& job, int stage) {
   return bound;
 }
 
+// No rank of the position has more for micro-batches.
+double MostRoom(const CostModel& costs, const Job& job, int position) {
+  if (job.memory_limits.alike())
+    return static_cast<double>(job.memory_limits.common - costs.LeastRankStaticBytes(position));
+  int64_t most = 0;
+  for (int rank = 0; rank < job.topology.ranks(); ++rank) {
+    if (job.topology.PlaceOf(rank).position != position) continue;
+    most = std::max(most, job.memory_limits.Of(rank) - costs.StaticBytesOfRank(rank));
+  }
+  return static_cast<double>(most);
+}
+
 RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<LayerBound, kLayerKinds>& layers,
                     int rank) {
   RankBound bound;
-  // No rank there has more.
-  bound.available_bytes = static_cast<double>(job.memory_limit_bytes - costs.LeastRankStaticBytes(rank));
+  bound.available_bytes = MostRoom(costs, job, rank);
   bound.price_ns_per_byte = std::numeric_limits<double>::infinity();
   for (int index = 0; index < costs.stages(); ++index) {
     if (costs.position_of(index) != rank) continue;

@@ -19,6 +19,7 @@
 #include "planner/core/contract/model_experts.h"
 #include "planner/core/contract/model_heads.h"
 #include "planner/core/contract/model_windows.h"
+#include "planner/core/contract/rank_memory.h"
 #include "planner/core/contract/total_layers.h"
 #include "planner/core/contract/wrong_in_job.h"
 #include "planner/core/topology/stage_list.h"
@@ -278,12 +279,23 @@ absl::Status ReadChoices(const v1::PlanningOptions& options, Job* job) {
 }
 
 absl::Status ReadMemory(const v1::JobSpec& spec, Job* job) {
-  job->memory_limit_bytes = spec.planning().memory_limit_bytes();
-  if (job->memory_limit_bytes == 0) job->memory_limit_bytes = spec.profile().cluster().memory_bytes();
-  if (job->memory_limit_bytes <= 0) {
+  MemoryLimits& limits = job->memory_limits;
+  limits.common = CommonMemoryLimit(spec);
+  if (limits.common <= 0) {
     return Wrong("job.planning.memory_limit_bytes",
                  "is 0, and so is profile.cluster.memory_bytes; set one of them");
   }
+  const auto ranks = static_cast<uint32_t>(job->topology.ranks());
+  std::vector<int64_t> of_ranks(ranks, limits.common);
+  for (const v1::RankMemoryLimit& limit : spec.planning().rank_memory_limits()) {
+    if (limit.rank() >= ranks)
+      return Wrong("job.planning.rank_memory_limits",
+                   absl::StrCat("rank ", limit.rank(), "; job.mesh has ", ranks, " ranks"));
+    of_ranks[limit.rank()] = limit.bytes();
+  }
+  limits.common = of_ranks.front();
+  const bool alike = std::ranges::all_of(of_ranks, [&](int64_t limit) { return limit == limits.common; });
+  if (!alike) limits.of_ranks = std::move(of_ranks);
   return absl::OkStatus();
 }
 

@@ -71,6 +71,20 @@ absl::Status CheckMeshLimits(const v1::Mesh& mesh) {
                                                  " ranks; use at most ", kMostRanks));
 }
 
+absl::Status CheckRankMemory(const v1::PlanningOptions& planning) {
+  for (int i = 0; i < planning.rank_memory_limits_size(); ++i) {
+    const v1::RankMemoryLimit& limit = planning.rank_memory_limits(i);
+    const std::string field = absl::StrCat("job.planning.rank_memory_limits[", i, "]");
+    if (i > 0 && limit.rank() <= planning.rank_memory_limits(i - 1).rank())
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".rank: ", limit.rank(), "; ranks must ascend, each named once"));
+    if (limit.bytes() < 1)
+      return absl::InvalidArgumentError(absl::StrCat(field, ".bytes: ", limit.bytes(), "; use at least 1"));
+    PENSTOCK_RETURN_IF_ERROR(CheckAtMost(absl::StrCat(field, ".bytes"), limit.bytes(), kMostMemoryBytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckPlanning(const v1::PlanningOptions& planning) {
   PENSTOCK_RETURN_IF_ERROR(
       CheckAtMost("job.planning.layers_per_stage", planning.layers_per_stage_size(), kMostStages));
@@ -88,6 +102,7 @@ absl::Status CheckPlanning(const v1::PlanningOptions& planning) {
                                                    "; use at least 0 (0: that of the profile's cluster)"));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.planning.memory_limit_bytes", memory, kMostMemoryBytes));
+  PENSTOCK_RETURN_IF_ERROR(CheckRankMemory(planning));
   return CheckAtMost("job.planning.micro_batch_size", planning.micro_batch_size(), kMostSamples);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/mesh/mesh_ranks.h"
+#include "planner/core/contract/rank_memory.h"
 
 namespace penstock::core {
 namespace {
@@ -78,6 +79,7 @@ v1::Plan PlanOfMesh(const v1::Plan& plan, int mesh) {
   *part.mutable_options() = plan.options();
   *part.mutable_options()->mutable_layers_per_stage() = plan.meshes(mesh).layers_per_stage();
   *part.mutable_options()->mutable_rank_of_stage() = plan.meshes(mesh).rank_of_stage();
+  KeepRankMemory(range.first_rank, range.ranks, part.mutable_options());
   part.set_loss_tokens(plan.loss_tokens());
   part.set_loss_weight(plan.loss_weight());
   part.set_schedule(plan.schedule());

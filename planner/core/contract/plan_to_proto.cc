@@ -215,7 +215,7 @@ void Converter::AddProgram(int rank) {
   program->set_replica(static_cast<uint32_t>(topology.PlaceOf(rank).replica));
   for (const int32_t stage : topology.StagesOf(rank)) program->add_stages(static_cast<uint32_t>(stage));
   program->set_static_memory_bytes(parts_.programs.static_bytes[rank]);
-  program->set_memory_limit_bytes(parts_.job.memory_limit_bytes);
+  program->set_memory_limit_bytes(parts_.job.memory_limits.Of(rank));
   const int32_t begin = parts_.programs.rank_begin[rank];
   const int32_t end = parts_.programs.rank_begin[rank + 1];
   program->mutable_instructions()->Reserve(end - begin);
@@ -315,7 +315,7 @@ void Converter::AddPrediction() {
   prediction->set_makespan_ns(parts_.simulator.makespan_ns());
   prediction->set_last_backward_ns(LastPassEnd(parts_.programs, parts_.simulator));
   const std::vector<RankTime> times = ExplainTime(parts_.programs, parts_.simulator, parts_.job.topology,
-                                                  parts_.job.memory_limit_bytes, parts_.stop);
+                                                  parts_.job.memory_limits, parts_.stop);
   const std::vector<RankMemory> memory = AccountMemory(parts_.programs);
   for (int rank = 0; rank < parts_.programs.ranks(); ++rank) {
     v1::RankPrediction* proto = prediction->add_ranks();

@@ -12,12 +12,59 @@ namespace {
 // Samples that a message lists.
 constexpr size_t kMostListed = 4;
 
-int64_t BytesNeeded(const ScheduleSpace& space, const TokenSums& sums, int rank) {
-  return space.costs().RankStaticBytes(rank) + space.BytesAlone(rank, sums);
+// Of the rank of a stage group that has least room.
+struct Need {
+  int position = 0;
+  int rank = 0;
+  int64_t bytes = 0;
+  int64_t limit = 0;
+
+  int64_t lack() const { return bytes - limit; }
+};
+
+Need NeedOf(const ScheduleSpace& space, const Job& job, const TokenSums& sums, int replica, int position) {
+  const CostModel& costs = space.costs();
+  Need need = {.position = position};
+  if (!job.memory_limits.alike()) need.rank = TightestRank(job, costs, replica, position);
+  need.bytes =
+      (job.memory_limits.alike() ? costs.RankStaticBytes(position) : costs.StaticBytesOfRank(need.rank)) +
+      space.BytesAlone(position, sums);
+  need.limit = job.memory_limits.Of(need.rank);
+  return need;
 }
 
-std::string DescribeNeed(const ScheduleSpace& space, const Job& job, const TokenSums& sums, int rank) {
-  return absl::StrCat("needs ", BytesNeeded(space, sums, rank), " bytes, limit ", job.memory_limit_bytes);
+// The rank of the replica that lacks most, the first one of equals.
+Need MostNeeded(const ScheduleSpace& space, const Job& job, const TokenSums& sums, int replica) {
+  Need most = NeedOf(space, job, sums, replica, 0);
+  for (int position = 1; position < space.costs().positions(); ++position) {
+    const Need need = NeedOf(space, job, sums, replica, position);
+    if (need.lack() > most.lack()) most = need;
+  }
+  return most;
+}
+
+// Of replicas that are alike: the first position that lacks room.
+Need FirstThatLacks(const ScheduleSpace& space, const Job& job, const TokenSums& sums) {
+  Need need = NeedOf(space, job, sums, /*replica=*/0, 0);
+  for (int position = 1; need.lack() <= 0 && position < space.costs().positions(); ++position)
+    need = NeedOf(space, job, sums, /*replica=*/0, position);
+  return need;
+}
+
+// Of the replica that comes nearest to having room.
+Need LeastLacking(const ScheduleSpace& space, const Job& job, const TokenSums& sums) {
+  Need least = MostNeeded(space, job, sums, /*replica=*/0);
+  for (int replica = 1; replica < space.replicas(); ++replica) {
+    const Need need = MostNeeded(space, job, sums, replica);
+    if (need.lack() < least.lack()) least = need;
+  }
+  return least;
+}
+
+std::string Describe(const Need& need, const Job& job) {
+  return absl::StrCat(
+      "needs ", need.bytes, " bytes, limit ", need.limit,
+      job.memory_limits.alike() ? "" : absl::StrCat(" of rank ", job.world.first_rank + need.rank));
 }
 
 // "batch.samples[3], [5], [8], [9] and 12 more".
@@ -43,35 +90,32 @@ std::string DescribeStages(const CostModel& costs, int rank) {
   return absl::StrCat("stages ", absl::StrJoin(stages, ", "), " of rank ", rank);
 }
 
-std::string DescribeSample(const ScheduleSpace& space, const Job& job, uint32_t sample, const TokenSums& sums,
-                           int rank) {
+std::string DescribeSample(const ScheduleSpace& space, const Job& job, uint32_t sample,
+                           const TokenSums& sums) {
+  const Need need =
+      job.memory_limits.alike() ? FirstThatLacks(space, job, sums) : LeastLacking(space, job, sums);
   return absl::StrCat("batch.samples[", sample, "]: ", sums.source + sums.target, " tokens do not fit on ",
-                      DescribeStages(space.costs(), rank), ": ", DescribeNeed(space, job, sums, rank));
+                      DescribeStages(space.costs(), need.position), ": ", Describe(need, job));
 }
 
 std::string DescribeMicroBatches(const ScheduleSpace& space, const Job& job, const MicroBatchTable& table,
-                                 absl::Span<const int32_t> slots) {
+                                 absl::Span<const int32_t> slots, int replica) {
   int worst_slot = -1;
-  int worst_rank = 0;
-  int64_t most = job.memory_limit_bytes;
+  Need most;
   for (const int32_t slot : slots) {
     if (!table.known(slot)) {
       return absl::StrCat("micro-batch of ", DescribeSamples(table.samples(slot)), ": ",
                           DescribeUnknownShape(table.Sums(slot)));
     }
-    for (int rank = 0; rank < space.costs().positions(); ++rank) {
-      const int64_t bytes = BytesNeeded(space, table.Sums(slot), rank);
-      if (bytes <= most) continue;
-      most = bytes;
-      worst_slot = slot;
-      worst_rank = rank;
-    }
+    const Need need = MostNeeded(space, job, table.Sums(slot), replica);
+    if (need.lack() <= most.lack()) continue;
+    most = need;
+    worst_slot = slot;
   }
   if (worst_slot < 0) return "every micro-batch fits alone, but not with the others of its replica";
-  const TokenSums sums = table.Sums(worst_slot);
   return absl::StrCat("micro-batch of ", DescribeSamples(table.samples(worst_slot)), " (",
-                      DescribeShape(sums), ") does not fit on ", DescribeStages(space.costs(), worst_rank),
-                      ": ", DescribeNeed(space, job, sums, worst_rank));
+                      DescribeShape(table.Sums(worst_slot)), ") does not fit on ",
+                      DescribeStages(space.costs(), most.position), ": ", Describe(most, job));
 }
 
 std::string DescribeShape(const TokenSums& sums) {

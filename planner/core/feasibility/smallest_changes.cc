@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/mesh/mesh_ranks.h"
+#include "planner/core/contract/rank_memory.h"
 #include "planner/core/contract/total_layers.h"
 
 namespace penstock::core {
@@ -60,6 +61,7 @@ class Search {
       });
     }
     changes.memory_limit_bytes = MemoryLimit();
+    changes.ranks_have_limits = !job_.planning().rank_memory_limits().empty();
     changes.stages_were_given = !job_.planning().layers_per_stage().empty();
     return changes;
   }
@@ -160,7 +162,12 @@ class Search {
 
   bool PlansWithin(int64_t megabytes, const Attempts::Question& question) const {
     v1::JobSpec job = job_;
-    job.mutable_planning()->set_memory_limit_bytes(megabytes * kMegabyte);
+    v1::PlanningOptions& planning = *job.mutable_planning();
+    const int64_t bytes = megabytes * kMegabyte;
+    const bool only_common = planning.rank_memory_limits().empty();
+    planning.set_memory_limit_bytes(only_common ? bytes : std::max(bytes, CommonMemoryLimit(job_)));
+    for (v1::RankMemoryLimit& limit : *planning.mutable_rank_memory_limits())
+      limit.set_bytes(std::max(limit.bytes(), bytes));
     return question(job, batch_);
   }
 
@@ -179,8 +186,9 @@ class Search {
   }
 
   std::optional<int64_t> MemoryLimit() const {
-    int64_t now = job_.planning().memory_limit_bytes();
-    if (now == 0) now = job_.profile().cluster().memory_bytes();
+    int64_t now = CommonMemoryLimit(job_);
+    for (const v1::RankMemoryLimit& limit : job_.planning().rank_memory_limits())
+      now = std::min(now, limit.bytes());
     std::optional<int64_t> megabytes = LeastMegabytes(now / kMegabyte, attempts_.may_plan);
     if (!megabytes.has_value()) return std::nullopt;
     if (!PlansWithin(*megabytes, attempts_.plans)) megabytes = LeastMegabytes(*megabytes, attempts_.plans);
@@ -233,7 +241,10 @@ std::string Describe(const SmallestChanges& changes) {
   if (changes.token_cap.has_value())
     fits.push_back(absl::StrCat("job.planning.token_cap ", *changes.token_cap));
   if (changes.memory_limit_bytes.has_value()) {
-    fits.push_back(absl::StrCat("job.planning.memory_limit_bytes ", *changes.memory_limit_bytes));
+    fits.push_back(absl::StrCat("job.planning.memory_limit_bytes ", *changes.memory_limit_bytes,
+                                changes.ranks_have_limits
+                                    ? " or more on every rank, those of job.planning.rank_memory_limits too"
+                                    : ""));
   }
   if (fits.empty()) return "";
   return absl::StrCat(fits.size() == 1 ? "; this fits: " : "; any of these fits: ",

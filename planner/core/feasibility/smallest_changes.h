@@ -41,8 +41,9 @@ struct SmallestChanges {
   // The largest that are below those of the job.
   std::optional<uint32_t> micro_batch_size;
   std::optional<uint32_t> token_cap;
-  // The least in whole millions of bytes.
+  // The least in whole millions of bytes; where ranks have limits of their own, on every rank that has less.
   std::optional<int64_t> memory_limit_bytes;
+  bool ranks_have_limits = false;
   // Whether layers_per_stage or rank_of_stage were given, which another pipeline has to give up.
   bool stages_were_given = false;
 };

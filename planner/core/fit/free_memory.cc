@@ -112,12 +112,13 @@ bool FreeRank(int rank, int64_t limit_bytes, int64_t most_simulated, ReplicaEval
 
 }  // namespace
 
-bool FreeMemory(ProgramSet programs, int64_t limit_bytes, ReplicaEvaluator* evaluator, Candidate* candidate) {
+bool FreeMemory(ProgramSet programs, const MemoryLimits& limits, ReplicaEvaluator* evaluator,
+                Candidate* candidate) {
   const int64_t most = evaluator->simulated() + kFreePasses;
   bool all = true;
   for (int rank = 0; rank < programs.ranks(); ++rank) {
     if (candidate->stop.stopped()) return false;
-    if (!FreeRank(rank, limit_bytes, most, evaluator, candidate, &programs)) all = false;
+    if (!FreeRank(rank, limits.Of(rank), most, evaluator, candidate, &programs)) all = false;
   }
   SetMakespan(candidate);
   return all;

@@ -37,12 +37,12 @@ void MakeForwardOnly(const CostModel& costs, ReplicaPipeline* pipeline) {
   std::ranges::fill(pipeline->recompute, StageRecompute());
 }
 
-absl::Status CheckMemory(const ProgramSet& programs, int64_t limit_bytes) {
+absl::Status CheckMemory(const ProgramSet& programs, const MemoryLimits& limits) {
   for (int rank = 0; rank < programs.ranks(); ++rank) {
     const int64_t peak = AccountMemory(programs, rank).peak_bytes;
-    if (peak <= limit_bytes) continue;
+    if (peak <= limits.Of(rank)) continue;
     return absl::ResourceExhaustedError(absl::StrCat("its forward passes alone do not fit: rank ", rank,
-                                                     " needs ", peak, " bytes, limit ", limit_bytes));
+                                                     " needs ", peak, " bytes, limit ", limits.Of(rank)));
   }
   return absl::OkStatus();
 }
@@ -58,7 +58,7 @@ absl::StatusOr<FittedPlan> PlanForward(const CostModel& costs, const Job& job,
   for (const int32_t ahead : kAhead) {
     for (ReplicaPipeline& pipeline : plan.pipelines) pipeline.costs.forward_ahead = ahead;
     PENSTOCK_ASSIGN_OR_RETURN(plan.programs, BuildPrograms(costs, plan.pipelines, stop));
-    fits = CheckMemory(plan.programs, job.memory_limit_bytes);
+    fits = CheckMemory(plan.programs, job.memory_limits);
     if (fits.ok()) return plan;
   }
   return fits;

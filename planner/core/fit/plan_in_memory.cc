@@ -1,6 +1,7 @@
 #include "planner/core/fit/plan_in_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,39 +39,54 @@ absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& j
     if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, candidate.orders[replica],
                                 static_cast<int>(replica), &(*pipelines)[replica])) {
       PENSTOCK_RETURN_IF_ERROR(space.stop().status());
-      return absl::ResourceExhaustedError(
-          absl::StrCat("every sample fits alone, but no plan does: ",
-                       DescribeMicroBatches(space, job, candidate.table, part.slots)));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "every sample fits alone, but no plan does: ",
+          DescribeMicroBatches(space, job, candidate.table, part.slots, static_cast<int>(replica))));
     }
   }
   return BuildPrograms(space.costs(), *pipelines, space.stop());
 }
 
-// For each rank of a pipeline, what the programs of any replica use above the limit.
-std::vector<int64_t> ExcessBytes(const ProgramSet& programs, const Job& job) {
-  const std::vector<RankMemory> memory = AccountMemory(programs);
-  std::vector<int64_t> excess(job.topology.shape().positions, 0);
-  for (size_t rank = 0; rank < memory.size(); ++rank) {
-    int64_t& most = excess[job.topology.PlaceOf(static_cast<int>(rank)).position];
-    most = std::max(most, memory[rank].peak_bytes - job.memory_limit_bytes);
-  }
-  return excess;
+// What the programs use above the limit of the rank where that is most. `first_rank`: of the programs.
+int64_t MostExcess(const ProgramSet& programs, const Job& job, int first_rank = 0) {
+  int64_t most = std::numeric_limits<int64_t>::min();
+  for (int rank = 0; rank < programs.ranks(); ++rank)
+    most = std::max(most, AccountMemory(programs, rank).peak_bytes - job.memory_limits.Of(first_rank + rank));
+  return most;
 }
 
-bool Fits(const ProgramSet& programs, const Job& job) {
-  const std::vector<int64_t> excess = ExcessBytes(programs, job);
-  return *std::max_element(excess.begin(), excess.end()) <= 0;
+bool Fits(const ProgramSet& programs, const Job& job, int first_rank = 0) {
+  return MostExcess(programs, job, first_rank) <= 0;
+}
+
+// Takes `times` what the programs use above the limit away from the room of their ranks.
+void TakeExcess(const ProgramSet& programs, const Job& job, int64_t times, MemoryRoom* room) {
+  const auto positions = static_cast<size_t>(job.topology.shape().positions);
+  const int replicas = job.topology.replicas();
+  std::vector<std::vector<int64_t>> excess(room->alike() ? 1 : replicas, std::vector<int64_t>(positions, 0));
+  for (int rank = 0; rank < programs.ranks(); ++rank) {
+    const RankPlace place = job.topology.PlaceOf(rank);
+    // Of replicas that are alike, what any of them uses.
+    int64_t& most = excess[room->alike() ? 0 : place.replica][place.position];
+    most = std::max(most, AccountMemory(programs, rank).peak_bytes - job.memory_limits.Of(rank));
+  }
+  for (size_t replica = 0; replica < excess.size(); ++replica) {
+    const absl::Span<int64_t> bytes = room->Of(static_cast<int>(replica));
+    for (size_t position = 0; position < positions; ++position)
+      bytes[position] -= excess[replica][position] * times;
+  }
 }
 
 // What is left when nothing helps.
 absl::Status DescribeExcess(const ProgramSet& programs, const Job& job) {
   const std::vector<RankMemory> memory = AccountMemory(programs);
-  const auto fullest =
-      std::max_element(memory.begin(), memory.end(),
-                       [](const RankMemory& a, const RankMemory& b) { return a.peak_bytes < b.peak_bytes; });
+  int fullest = 0;
+  const auto above = [&](int rank) { return memory[rank].peak_bytes - job.memory_limits.Of(rank); };
+  for (int rank = 1; rank < programs.ranks(); ++rank)
+    if (above(rank) > above(fullest)) fullest = rank;
   return absl::ResourceExhaustedError(absl::StrCat("every sample fits alone, but no plan does: rank ",
-                                                   fullest - memory.begin(), " needs ", fullest->peak_bytes,
-                                                   " bytes, limit ", job.memory_limit_bytes));
+                                                   fullest, " needs ", memory[fullest].peak_bytes,
+                                                   " bytes, limit ", job.memory_limits.Of(fullest)));
 }
 
 // Puts passes in order again where memory does not suffice for the order that they have.
@@ -104,7 +120,7 @@ class ReplicaPrograms {
     const int first_rank = replica * programs->ranks();
     for (int rank = 0; rank < programs->ranks(); ++rank)
       programs->static_bytes[rank] = costs_.StaticBytesOfRank(first_rank + rank);
-    return Fits(*programs, job_);
+    return Fits(*programs, job_, first_rank);
   }
 
  private:
@@ -133,21 +149,19 @@ absl::Status Improve(const CostModel& costs, const Job& job, StopToken stop, Fit
 
 // Of the memory that the fullest rank has for micro-batches, so many percent.
 Job WithFreeMemory(const CostModel& costs, Job job, int64_t percent) {
-  const std::vector<int64_t> available = AvailableBytes(job, costs);
-  job.memory_limit_bytes -= *std::min_element(available.begin(), available.end()) / 100 * (100 - percent);
+  job.memory_limits = job.memory_limits.Without(AvailableBytes(job, costs).Least() / 100 * (100 - percent));
   return job;
 }
 
 class MemoryFit {
  public:
-  // `available_bytes`: what the search keeps to.
-  MemoryFit(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
-            absl::Span<const SampleTokens> samples, Caution caution, const RunTasks& run_tasks,
-            StopToken stop)
+  // `room`: what the search keeps to.
+  MemoryFit(const CostModel& costs, const Job& job, MemoryRoom room, absl::Span<const SampleTokens> samples,
+            Caution caution, const RunTasks& run_tasks, StopToken stop)
       : job_(job),
         samples_(samples),
         run_tasks_(run_tasks),
-        space_(costs, job, std::move(available_bytes), caution, stop),
+        space_(costs, job, std::move(room), caution, stop),
         candidate_(PlanByPolicy(space_, job, samples, run_tasks)),
         is_loose_(caution == Caution::kLittle) {}
 
@@ -199,7 +213,7 @@ absl::Status MemoryFit::BuildSteady() {
 absl::Status MemoryFit::Relieve() {
   ReplicaEvaluator evaluator(space_);
   for (int relief = 0; relief < kReliefs && !Fits(programs_, job_); ++relief) {
-    const bool freed = FreeMemory(programs_, job_.memory_limit_bytes, &evaluator, &candidate_);
+    const bool freed = FreeMemory(programs_, job_.memory_limits, &evaluator, &candidate_);
     PENSTOCK_RETURN_IF_ERROR(Rebuild());
     if (!freed) break;
   }
@@ -207,10 +221,7 @@ absl::Status MemoryFit::Relieve() {
 }
 
 absl::Status MemoryFit::Tighten(int attempt) {
-  const std::vector<int64_t> excess = ExcessBytes(programs_, job_);
-  for (size_t rank = 0; rank < excess.size(); ++rank) {
-    space_.available_bytes()[rank] -= excess[rank] << attempt;
-  }
+  TakeExcess(programs_, job_, int64_t{1} << attempt, &space_.room());
   const int64_t before = candidate_.makespan;
   OrderAgain(space_, &candidate_);
   if (candidate_.makespan > before / 100 * kAcceptedPercent) {
@@ -242,14 +253,9 @@ absl::StatusOr<FittedPlan> MemoryFit::RunOnce() {
   return FittedPlan{std::move(candidate_), std::move(pipelines_), std::move(programs_)};
 }
 
-// More than any micro-batch takes, and far from overflow.
-std::vector<int64_t> PlentyOfBytes(const CostModel& costs) {
-  return std::vector<int64_t>(costs.positions(), int64_t{1} << 60);
-}
-
 // Of a plan whose programs fit with all layers recomputed: keeps what the programs have room for.
 absl::Status KeepMore(const CostModel& costs, const Job& job, StopToken stop, FittedPlan* plan) {
-  const ScheduleSpace space(costs, job, PlentyOfBytes(costs), Caution::kLittle, stop);
+  const ScheduleSpace space(costs, job, AvailableBytes(job, costs).Plenty(), Caution::kLittle, stop);
   ReplicaEvaluator evaluator(space);
   ReplicaPrograms programs(costs, job, &evaluator, &plan->candidate);
   TrimRecompute(&evaluator, &plan->candidate, [&](int replica) { return programs.Fit(replica); });
@@ -266,7 +272,8 @@ absl::StatusOr<FittedPlan> PlanByPrograms(const CostModel& costs, const Job& job
                                           StopToken stop) {
   absl::StatusOr<FittedPlan> plan;
   for (const Caution caution : {Caution::kLittle, Caution::kMost}) {
-    plan = MemoryFit(costs, job, PlentyOfBytes(costs), samples, caution, run_tasks, stop).RunOnce();
+    plan = MemoryFit(costs, job, AvailableBytes(job, costs).Plenty(), samples, caution, run_tasks, stop)
+               .RunOnce();
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(plan.status())) break;
   }

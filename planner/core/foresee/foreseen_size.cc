@@ -172,7 +172,7 @@ int ForeseeSize(const ScheduleSpace& space, const Job& job, absl::Span<const Sam
                 Lengths lengths) {
   Job of_one = job;
   of_one.topology = job.topology.WithReplicas(1);
-  const ScheduleSpace space_of_one(space.costs(), of_one, space.available_bytes());
+  const ScheduleSpace space_of_one(space.costs(), of_one, space.room().LeastByPosition());
   const Layout layout = job.policy == Policy::kPadding ? Layout::kPadded : Layout::kPacked;
   SizeForeseer foreseer(space_of_one, job.topology.replicas(), layout, tokens, lengths);
   double best = kNever;

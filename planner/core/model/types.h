@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/core/model/attention_windows.h"
+#include "planner/core/model/memory_limits.h"
 #include "planner/core/model/share_weights.h"
 #include "planner/core/model/token_table.h"
 #include "planner/core/topology/topology.h"
@@ -110,7 +111,7 @@ struct Job {
   std::vector<SampleTokens> typical_samples;
   // Samples of a global batch; 0: as many as there are typical samples.
   int32_t typical_batch_size = 0;
-  int64_t memory_limit_bytes = 0;
+  MemoryLimits memory_limits;
   bool shard_optimizer_state = false;
   // Parameters and state are in shares, one a rank.
   bool parameter_shares = false;

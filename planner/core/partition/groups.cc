@@ -123,21 +123,35 @@ Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t>
 }
 
 Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> speeds) {
+  return BalancedGroups(sizes, speeds, [](uint32_t, size_t) { return true; });
+}
+
+Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> speeds, MayTake may_take) {
   Groups groups(speeds.size());
   std::vector<double> loads(speeds.size(), 0);
   size_t empty = groups.size();
   size_t left = sizes.size();
-  for (const uint32_t sample : DescendingOrder(sizes)) {
-    const bool only_empty = left-- <= empty;
+  // The group that would be done first, of those that `is_asked`; as many as there are groups: none.
+  const auto first_of = [&](uint32_t sample, auto is_asked) {
     size_t first = groups.size();
     double first_end = 0;
     for (size_t group = 0; group < groups.size(); ++group) {
-      if (only_empty && !groups[group].empty()) continue;
+      if (!is_asked(group)) continue;
       const double end = (loads[group] + sizes[sample]) / speeds[group];
       if (first < groups.size() && end >= first_end) continue;
       first = group;
       first_end = end;
     }
+    return first;
+  };
+  for (const uint32_t sample : DescendingOrder(sizes)) {
+    const bool only_empty = left-- <= empty;
+    const auto takes = [&](size_t group) { return may_take(sample, group); };
+    size_t first = groups.size();
+    if (only_empty)
+      first = first_of(sample, [&](size_t group) { return groups[group].empty() && takes(group); });
+    if (first == groups.size()) first = first_of(sample, takes);
+    if (first == groups.size()) first = first_of(sample, [](size_t) { return true; });
     if (groups[first].empty()) --empty;
     groups[first].push_back(sample);
     loads[first] += sizes[sample];
@@ -147,6 +161,11 @@ Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> s
 
 Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending,
                       absl::Span<const double> weights) {
+  return WeightedGroups(sizes, descending, weights, [](uint32_t, size_t) { return true; });
+}
+
+Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending,
+                      absl::Span<const double> weights, MayTake may_take) {
   const double total = std::accumulate(sizes.begin(), sizes.end(), 0.0);
   const double all_weights = std::accumulate(weights.begin(), weights.end(), 0.0);
   using Lack = std::pair<double, uint32_t>;
@@ -155,11 +174,23 @@ Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t>
     lacks.push({total * weights[group] / all_weights, group});
   }
   Groups groups(weights.size());
+  // Those that lack more than the one that takes a sample.
+  std::vector<Lack> passed;
   for (const uint32_t sample : descending) {
+    while (!lacks.empty() && !may_take(sample, lacks.top().second)) {
+      passed.push_back(lacks.top());
+      lacks.pop();
+    }
+    if (lacks.empty()) {
+      lacks.push(passed.front());
+      passed.erase(passed.begin());
+    }
     const auto [lack, group] = lacks.top();
     lacks.pop();
     groups[group].push_back(sample);
     lacks.push({lack - sizes[sample], group});
+    for (const Lack& one : passed) lacks.push(one);
+    passed.clear();
   }
   return groups;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "planner/core/model/types.h"
 
@@ -45,6 +46,11 @@ Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t>
 // time (LPT on machines of unequal speed, Gonzalez, Ibarra and Sahni 1977). None stays empty unless there are
 // fewer samples than groups; places are kept. Linear in sizes times groups.
 Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> speeds);
+// The same where some samples may not go into some groups: each into one that takes it. A group that takes
+// none of those that are left when all others have one stays empty; a sample that no group takes goes into
+// any.
+using MayTake = absl::FunctionRef<bool(uint32_t sample, size_t group)>;
+Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> speeds, MayTake may_take);
 
 // Largest first, each into the group that lacks most of its target; group g is to have a share of all in
 // proportion to weights[g] (LPT, Graham 1969, with unequal targets). Groups may stay empty; their places are
@@ -52,6 +58,9 @@ Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> s
 // `descending`: DescendingOrder(sizes).
 Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending,
                       absl::Span<const double> weights);
+// The same where some samples may not go into some groups; one that no group takes goes into any.
+Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending,
+                      absl::Span<const double> weights, MayTake may_take);
 
 // Indices of `sizes`, largest first; equal ones in order of index.
 std::vector<uint32_t> DescendingOrder(absl::Span<const double> sizes);

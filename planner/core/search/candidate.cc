@@ -34,12 +34,25 @@ std::vector<int32_t> Interleave(const std::vector<int32_t>& descending, bool lar
   return order;
 }
 
+// Of slots with so much work. Where replicas have other room than others, a micro-batch goes to one that has
+// room for it.
+Groups SlotsOfReplicas(const ScheduleSpace& space, const std::vector<double>& work,
+                       absl::Span<const SampleTokens> tokens, const MicroBatchTable& table) {
+  std::vector<double> speeds = ReplicaSpeeds(space.costs(), space.topology(), tokens);
+  if (space.room().alike())
+    return speeds.empty() ? BalancedGroups(work, space.replicas()) : BalancedGroups(work, speeds);
+  if (speeds.empty()) speeds.assign(space.replicas(), 1);
+  return BalancedGroups(work, speeds, [&](uint32_t slot, size_t replica) {
+    return space.FitsReplica(static_cast<int>(replica), table.Sums(static_cast<int>(slot)));
+  });
+}
+
 void FitRules(const ScheduleSpace& space, Candidate* candidate) {
   candidate->orders.resize(candidate->replicas.size());
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     if (candidate->stop.stopped()) return;
     CandidateReplica& part = candidate->replicas[replica];
-    FittedRules fitted = space.Fit(candidate->table, part.slots);
+    FittedRules fitted = space.Fit(candidate->table, part.slots, static_cast<int>(replica));
     part.rules = std::move(fitted.rules);
     for (const int32_t slot : part.slots) {
       std::copy(fitted.levels.begin(), fitted.levels.end(), candidate->table.levels(slot).begin());
@@ -63,9 +76,7 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
     work.push_back(static_cast<double>(candidate.table.work_ns(slot)));
   }
   candidate.replicas.resize(space.replicas());
-  const std::vector<double> speeds = ReplicaSpeeds(space.costs(), space.topology(), tokens);
-  const Groups slots_of_replicas =
-      speeds.empty() ? BalancedGroups(work, space.replicas()) : BalancedGroups(work, speeds);
+  const Groups slots_of_replicas = SlotsOfReplicas(space, work, tokens, candidate.table);
   for (size_t replica = 0; replica < slots_of_replicas.size(); ++replica) {
     CandidateReplica& part = candidate.replicas[replica];
     part.slots.assign(slots_of_replicas[replica].begin(), slots_of_replicas[replica].end());

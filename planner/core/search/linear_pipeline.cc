@@ -56,7 +56,7 @@ LinearPipeline MakeLinear(const ScheduleSpace& space, const TokenSums& replica, 
                               std::min(micro_batches, space.Depth(stage)) +
                           static_cast<double>(PassingBytes(memory, space.buffers()));
     pipeline.largest_share =
-        std::min(pipeline.largest_share, static_cast<double>(space.available_bytes()[rank]) / needed);
+        std::min(pipeline.largest_share, static_cast<double>(space.room().LeastAt(rank)) / needed);
   }
   return pipeline;
 }

@@ -233,7 +233,7 @@ bool LocalSearch::TurnBackwardOrder(int replica) {
   order.resize(part.slots.size());
   std::iota(order.rbegin(), order.rend(), 0);
   MicroBatchTable& table = candidate_->table;
-  const std::vector<int32_t> levels = evaluator_->space().FitLevelsForAll(table, part.slots);
+  const std::vector<int32_t> levels = evaluator_->space().FitLevelsForAll(table, part.slots, replica);
   for (const int32_t slot : part.slots) {
     SaveSlot(slot);
     std::copy(levels.begin(), levels.end(), table.levels(slot).begin());
@@ -244,7 +244,7 @@ bool LocalSearch::TurnBackwardOrder(int replica) {
 
 bool LocalSearch::ResetFlags(int replica) {
   CandidateReplica& part = candidate_->replicas[replica];
-  const FittedRules fitted = evaluator_->space().Fit(candidate_->table, part.slots);
+  const FittedRules fitted = evaluator_->space().Fit(candidate_->table, part.slots, replica);
   part.rules.split = fitted.rules.split;
   part.rules.forward_first = fitted.rules.forward_first;
   part.rules.eager_weights = fitted.rules.eager_weights;

@@ -120,7 +120,7 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   passes_.passing_bytes = field(Table::kPassingBytes);
   passes_.reduce_ns = space_.reduce_ns().data();
   passes_.optimizer_ns = space_.optimizer_ns().data();
-  passes_.available_bytes = space_.available_bytes().data();
+  passes_.available_bytes = space_.room().Of(replica).data();
   const bool slow_links = slow && !link_slowness_[replica].empty();
   for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
     transfer_ns_[stage] = field(TransferField(replica, stage));

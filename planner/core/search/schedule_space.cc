@@ -12,23 +12,14 @@ constexpr int32_t kUnlimited = 1 << 20;
 
 }  // namespace
 
-std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
-  std::vector<int64_t> available;
-  available.reserve(costs.positions());
-  for (int rank = 0; rank < costs.positions(); ++rank) {
-    available.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
-  }
-  return available;
-}
-
-ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
-                             Caution caution, StopToken stop)
+ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, MemoryRoom room, Caution caution,
+                             StopToken stop)
     : costs_(costs),
       topology_(job.topology),
       strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.positions()),
       may_split_(caution != Caution::kMost &&
                  (job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward)),
-      available_(std::move(available_bytes)),
+      room_(std::move(room)),
       caution_(caution),
       stop_(stop),
       optimizer_ns_(costs.positions(), 0) {
@@ -54,7 +45,8 @@ std::vector<int32_t> ScheduleSpace::LowestLevels() const {
   return lowest;
 }
 
-FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const {
+FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                               int replica) const {
   FittedRules fitted;
   ScheduleRules& rules = fitted.rules;
   rules.one_forward_one_backward = strict_;
@@ -69,17 +61,18 @@ FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const in
     rules.ahead.push_back(strict_ || one_at_a_time() ? Depth(stage) : kUnlimited);
     in_flight.push_back(std::min(count, Depth(stage)));
   }
-  fitted.levels = FitLevels(table, slots, in_flight);
+  fitted.levels = FitLevels(table, slots, in_flight, replica);
   return fitted;
 }
 
 std::vector<int32_t> ScheduleSpace::FitLevelsForAll(const MicroBatchTable& table,
-                                                    absl::Span<const int32_t> slots) const {
-  return FitLevels(table, slots, std::vector<int32_t>(costs_.stages(), static_cast<int32_t>(slots.size())));
+                                                    absl::Span<const int32_t> slots, int replica) const {
+  return FitLevels(table, slots, std::vector<int32_t>(costs_.stages(), static_cast<int32_t>(slots.size())),
+                   replica);
 }
 
 std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl::Span<const int32_t> slots,
-                                              absl::Span<const int32_t> in_flight) const {
+                                              absl::Span<const int32_t> in_flight, int replica) const {
   const int stages = costs_.stages();
   std::vector<int32_t> levels = LowestLevels();
   std::vector<StageMemory> largest(stages);
@@ -94,6 +87,7 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
         RecomputeAtLevel(costs_.stage(stage), levels[stage], costs_.has_selective());
     return in_flight[stage] * HeldBytes(costs_, stage, largest[stage], recompute);
   };
+  const absl::Span<const int64_t> available = room_.Of(replica);
   for (int rank = 0; rank < costs_.positions(); ++rank) {
     while (!stop_.stopped()) {
       int64_t needed = 0;
@@ -110,7 +104,7 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
           most_held = bytes;
         }
       }
-      if (needed + passing <= available_[rank] || raise < 0) break;
+      if (needed + passing <= available[rank] || raise < 0) break;
       ++levels[raise];
     }
   }
@@ -160,6 +154,22 @@ int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums, int64_t enoug
   return least;
 }
 
+bool ScheduleSpace::FitsReplica(int replica, const TokenSums& sums) const {
+  for (int rank = 0; rank < costs_.positions(); ++rank) {
+    if (!FitsAlone(rank, sums, replica)) return false;
+  }
+  return true;
+}
+
+bool ScheduleSpace::FitsSomewhere(const TokenSums& sums) const {
+  // Those that are alike are asked once.
+  const int replicas = room_.alike() ? 1 : topology_.replicas();
+  for (int replica = 0; replica < replicas; ++replica) {
+    if (FitsReplica(replica, sums)) return true;
+  }
+  return false;
+}
+
 TokenRoom ScheduleSpace::RoomOfRank() const {
   TokenRoom room;
   if (costs_.group().context == 1) return room;
@@ -173,7 +183,7 @@ TokenRoom ScheduleSpace::RoomOfRank() const {
   for (int rank = 0; rank < costs_.positions(); ++rank) {
     const auto bytes = static_cast<double>(BytesAlone(rank, many));
     if (bytes <= 0) continue;
-    room.most_tokens = std::min(room.most_tokens, static_cast<double>(available_[rank]) / bytes * kMany);
+    room.most_tokens = std::min(room.most_tokens, static_cast<double>(room_.LeastAt(rank)) / bytes * kMany);
     room.of_key = std::max(room.of_key, static_cast<double>(BytesAlone(rank, divided)) / bytes - 1);
   }
   return room;

@@ -9,6 +9,7 @@
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/schedule/recompute_ladder.h"
 #include "planner/core/schedule/stage_bytes.h"
+#include "planner/core/search/memory_room.h"
 #include "planner/core/search/micro_batch_table.h"
 
 namespace penstock::core {
@@ -30,14 +31,11 @@ enum class Caution : uint8_t {
   kMost,
 };
 
-// Bytes that micro-batches may take on each rank of a pipeline; not above 0 where nothing is left for them.
-std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs);
-
 class ScheduleSpace {
  public:
-  // `available_bytes`: of each rank, for micro-batches. Whatever searches in this space asks `stop`.
-  ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
-                Caution caution = Caution::kLittle, StopToken stop = {});
+  // `room`: for micro-batches. Whatever searches in this space asks `stop`.
+  ScheduleSpace(const CostModel& costs, const Job& job, MemoryRoom room, Caution caution = Caution::kLittle,
+                StopToken stop = {});
 
   const CostModel& costs() const { return costs_; }
   // Of the job, which may have fewer replicas than the costs were made for.
@@ -49,8 +47,8 @@ class ScheduleSpace {
   // Micro-batches that 1F1B has in flight on a stage; with several stages a rank, about as many as keep it
   // busy.
   int32_t Depth(int stage) const;
-  const std::vector<int64_t>& available_bytes() const { return available_; }
-  std::vector<int64_t>& available_bytes() { return available_; }
+  const MemoryRoom& room() const { return room_; }
+  MemoryRoom& room() { return room_; }
   bool one_at_a_time() const { return caution_ == Caution::kMost; }
   TransferBuffers buffers() const {
     return caution_ == Caution::kMuch ? TransferBuffers::kNeighbours : TransferBuffers::kOwn;
@@ -63,19 +61,24 @@ class ScheduleSpace {
   // The least recompute that the mode allows.
   std::vector<int32_t> LowestLevels() const;
   // Rules to start with, and as little recompute as lets Depth() of the largest micro-batches be in flight on
-  // every stage.
-  FittedRules Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
+  // every stage of the replica.
+  FittedRules Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica) const;
   // As little recompute as lets all of them be in flight on every stage.
-  std::vector<int32_t> FitLevelsForAll(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
+  std::vector<int32_t> FitLevelsForAll(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                                       int replica) const;
   // What a micro-batch takes on a rank when it is alone, with as much recompute as the mode allows: the least
   // that the rank needs for it.
   // Of a row alone on a stage group: over as many context ranks as take least.
   int64_t BytesAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums, 0); }
-  // What one context rank has room for of a micro-batch that is alone.
+  // What one context rank has room for of a micro-batch that is alone, on the replica with least.
   TokenRoom RoomOfRank() const;
-  bool FitsAlone(int rank, const TokenSums& sums) const {
-    return BytesAlone(rank, sums, available_[rank]) <= available_[rank];
+  bool FitsAlone(int rank, const TokenSums& sums, int replica = 0) const {
+    const int64_t available = room_.Alone(replica, rank);
+    return BytesAlone(rank, sums, available) <= available;
   }
+  // Likewise on all ranks of a replica, or of one of them.
+  bool FitsReplica(int replica, const TokenSums& sums) const;
+  bool FitsSomewhere(const TokenSums& sums) const;
 
  private:
   // As few as that are enough: looks no further.
@@ -84,14 +87,14 @@ class ScheduleSpace {
   int64_t BytesAlone(int rank, absl::Span<const Share> shares) const;
   // `in_flight`: micro-batches on each stage.
   std::vector<int32_t> FitLevels(const MicroBatchTable& table, absl::Span<const int32_t> slots,
-                                 absl::Span<const int32_t> in_flight) const;
+                                 absl::Span<const int32_t> in_flight, int replica) const;
 
   const CostModel& costs_;
   Topology topology_;
   bool strict_;
   bool may_split_;
   std::vector<LevelRange> levels_;
-  std::vector<int64_t> available_;
+  MemoryRoom room_;
   Caution caution_;
   StopToken stop_;
   std::vector<int64_t> reduce_ns_;

@@ -10,6 +10,7 @@
 #include "planner/core/schedule/stage_bytes.h"
 #include "planner/core/search/linear_pipeline.h"
 #include "planner/core/search/replica_speeds.h"
+#include "planner/core/search/too_large_samples.h"
 
 namespace penstock::core {
 namespace {
@@ -79,7 +80,7 @@ class StartMaker {
   bool PaddingMayPay() const;
   void AddPadded();
   void AddPacked();
-  // Fills replica_, speeds_, work_ and descending_.
+  // Fills replica_, speeds_, work_, descending_ and too_large_.
   void Weigh();
   void AddBalanced(int groups);
   // For a range of numbers of micro-batches, of a replica at most so many.
@@ -93,11 +94,13 @@ class StartMaker {
   std::vector<double> AddedTimes() const;
   // Shares of the micro-batches of a replica, which add up to 1.
   std::vector<std::vector<double>> Ramps(int micro_batches) const;
+  // WeightedGroups of all replicas, each so many after those of the one before. Samples go to replicas that
+  // have room for them.
+  Groups DivideByWeights(const std::vector<double>& weights, size_t of_replica) const;
   // The same targets for every replica, relative to its speed.
   void AddWeighted(const std::vector<double>& weights);
   // Micro-batches of a replica beyond which more bring nothing.
   double MostMicroBatches() const;
-  bool Fits(const TokenSums& sums) const;
   bool stopped() const { return space_.stop().stopped(); }
 
   const ScheduleSpace& space_;
@@ -111,6 +114,8 @@ class StartMaker {
   // AddedTimes, and the samples by it.
   std::vector<double> work_;
   std::vector<uint32_t> descending_;
+  // TooLargeSamples.
+  std::vector<char> too_large_;
   std::vector<Start> starts_;
 };
 
@@ -141,13 +146,6 @@ std::vector<Start> StartMaker::Near(int micro_batches) {
   return std::move(starts_);
 }
 
-bool StartMaker::Fits(const TokenSums& sums) const {
-  for (int rank = 0; rank < costs_.positions(); ++rank) {
-    if (!space_.FitsAlone(rank, sums)) return false;
-  }
-  return true;
-}
-
 // A rectangle computes at least the tokens of its samples, so it can only win where the profile has measured
 // rectangles as faster than what its closed form says of rows, or where each packed row takes time. Asks
 // about some of the samples, alone.
@@ -165,7 +163,9 @@ void StartMaker::AddPadded() {
   if (stopped()) return;
   const BottleneckTime time(costs_, job_.recompute);
   // Whether a sample fits alone has been asked before the search, and exactly.
-  const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
+  const auto fits = [this](const TokenSums& sums) {
+    return sums.rows <= kMaxRows && space_.FitsSomewhere(sums);
+  };
   const PartitionSearch search = {
       .replicas = job_.topology.replicas(), .stages = costs_.positions(), .stop = space_.stop()};
   const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_), space_.stop());
@@ -196,6 +196,7 @@ void StartMaker::Weigh() {
   speeds_ = ReplicaSpeeds(costs_, job_.topology, tokens_);
   work_ = AddedTimes();
   descending_ = DescendingOrder(work_);
+  too_large_ = TooLargeSamples(space_, tokens_);
 }
 
 void StartMaker::AddBalanced(int groups) {
@@ -264,6 +265,13 @@ std::vector<std::vector<double>> StartMaker::Ramps(int micro_batches) const {
   return ramps;
 }
 
+Groups StartMaker::DivideByWeights(const std::vector<double>& weights, size_t of_replica) const {
+  if (too_large_.empty()) return WeightedGroups(work_, descending_, weights);
+  return WeightedGroups(work_, descending_, weights, [&](uint32_t sample, size_t group) {
+    return !too_large_[group / of_replica * tokens_.size() + sample];
+  });
+}
+
 void StartMaker::AddWeighted(const std::vector<double>& weights) {
   if (stopped()) return;
   std::vector<double> all;
@@ -271,7 +279,7 @@ void StartMaker::AddWeighted(const std::vector<double>& weights) {
     const double speed = speeds_.empty() ? 1 : speeds_[replica];
     for (const double weight : weights) all.push_back(weight * speed);
   }
-  Groups groups = WeightedGroups(work_, descending_, all);
+  Groups groups = DivideByWeights(all, weights.size());
   Start start;
   start.replicas.resize(job_.topology.replicas());
   for (size_t group = 0; group < groups.size(); ++group) {
@@ -353,7 +361,7 @@ double RoomyMicroBatches(const ScheduleSpace& space, const TokenSums& of_replica
     const StageRecompute recompute =
         RecomputeAtLevel(costs.stage(stage), lowest[stage], costs.has_selective());
     const int64_t held = HeldBytes(costs, stage, costs.Memory(stage, costs.EvenShare(of_replica)), recompute);
-    const int64_t available = std::max<int64_t>(1, space.available_bytes()[costs.position_of(stage)]);
+    const int64_t available = std::max<int64_t>(1, space.room().LeastAt(costs.position_of(stage)));
     roomy = std::max(roomy, static_cast<double>(held) * space.Depth(stage) / static_cast<double>(available));
   }
   return roomy;

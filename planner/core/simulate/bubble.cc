@@ -168,7 +168,8 @@ void RankWalk::AddPass(int32_t position) {
 }  // namespace
 
 std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator,
-                                  const Topology& topology, int64_t memory_limit_bytes, StopToken stop) {
+                                  const Topology& topology, const MemoryLimits& memory_limits,
+                                  StopToken stop) {
   const int ranks = programs.ranks();
   const std::vector<int64_t> last = LastPassEnds(programs, simulator);
   const int64_t all_end = ranks == 0 ? 0 : *std::max_element(last.begin(), last.end());
@@ -182,7 +183,7 @@ std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& s
     for (const int32_t other : topology.PipelineGroup(topology.PlaceOf(rank).replica)) {
       replica_end = std::max(replica_end, last[other]);
     }
-    RankTime time = RankWalk(programs, simulator, rank, memory_limit_bytes).Run();
+    RankTime time = RankWalk(programs, simulator, rank, memory_limits.Of(rank)).Run();
     time.drain_ns = replica_end - last[rank];
     time.imbalance_ns = all_end - replica_end;
     // What is left is the reduction of gradients that nothing hides.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/model/memory_limits.h"
 #include "planner/core/parallel/stop.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/simulator.h"
@@ -38,7 +39,8 @@ struct RankTime {
 
 // `simulator` has run `programs`. Of no worth where it is stopped.
 std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator,
-                                  const Topology& topology, int64_t memory_limit_bytes, StopToken stop = {});
+                                  const Topology& topology, const MemoryLimits& memory_limits,
+                                  StopToken stop = {});
 // End of the last pass of any micro-batch on any stage; 0 without micro-batches.
 int64_t LastPassEnd(const ProgramSet& programs, const Simulator& simulator);
 

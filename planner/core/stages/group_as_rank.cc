@@ -167,6 +167,15 @@ Job JobOfGroups(const Job& job) {
       result.share_weights.of_ranks[group] += job.share_weights.Of(rank);
     }
   }
+  if (!result.memory_limits.alike()) {
+    // A group has no more than each of its ranks.
+    result.memory_limits.of_ranks.assign(result.topology.ranks(), result.memory_limits.Most());
+    for (int rank = 0; rank < job.topology.ranks(); ++rank) {
+      const RankPlace place = job.topology.PlaceOf(rank);
+      int64_t& limit = result.memory_limits.of_ranks[result.topology.RankAt(place.replica, place.position)];
+      limit = std::min(limit, job.memory_limits.Of(rank));
+    }
+  }
   result.token_table.parameter_bytes /= tensor;
   result.token_table.gradient_bytes /= tensor;
   return result;

@@ -30,6 +30,18 @@ int32_t PlannedReplicas(const Job& job) {
   return TypicalBatchSize(job) <= kMostSamples ? job.topology.replicas() : 1;
 }
 
+// Replicas that are left have at every position no more room than any had.
+void KeepReplicas(int32_t replicas, const CostModel& costs, Job* job) {
+  if (!job->memory_limits.alike() && replicas < job->topology.replicas()) {
+    const MemoryRoom room = AvailableBytes(*job, costs);
+    std::vector<int64_t> of_ranks;
+    for (int rank = 0; rank < job->topology.ranks(); ++rank)
+      of_ranks.push_back(room.LeastAt(job->topology.PlaceOf(rank).position) + costs.StaticBytesOfRank(rank));
+    job->memory_limits.of_ranks = std::move(of_ranks);
+  }
+  job->topology = job->topology.WithReplicas(replicas);
+}
+
 // Every layout that is judged is a copy of the job: none takes the samples along, of which it has the
 // batches.
 Job WithoutSamples(const Job& job) {
@@ -138,8 +150,8 @@ TokenSums LayoutJudge::TypicalMicroBatch() const {
 }
 
 StageLayout LayoutJudge::Balanced(std::vector<int32_t> placement) const {
-  const auto bytes = static_cast<int64_t>(static_cast<double>(job_.memory_limit_bytes) * kStaticShare);
-  return BalanceStages(profile_, job_, TypicalMicroBatch(), bytes, Even(std::move(placement)), stop_);
+  return BalanceStages(profile_, job_, TypicalMicroBatch(), job_.memory_limits.Share(kStaticShare),
+                       Even(std::move(placement)), stop_);
 }
 
 StageLayout LayoutJudge::Even(std::vector<int32_t> placement) const {
@@ -158,10 +170,9 @@ int64_t LayoutJudge::Makespan(const StageLayout& layout, size_t batch, Effort ef
   Job job = WithStages(job_, layout);
   // Optimizer state may be divided over all replicas.
   const CostModel costs(profile_, job);
-  job.topology = job.topology.WithReplicas(PlannedReplicas(job));
+  if (AvailableBytes(job, costs).Least() <= 0) return kInfeasibleNs;
+  KeepReplicas(PlannedReplicas(job), costs, &job);
   job.effort = effort;
-  const std::vector<int64_t> available = AvailableBytes(job, costs);
-  if (*std::min_element(available.begin(), available.end()) <= 0) return kInfeasibleNs;
   const absl::StatusOr<FittedPlan> plan = PlanInMemory(costs, job, batches_[batch], RunSerially, stop_);
   return plan.ok() ? plan->candidate.makespan : kInfeasibleNs;
 }

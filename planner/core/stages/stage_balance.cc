@@ -11,8 +11,21 @@ namespace {
 // What is lowered, most important first.
 using Imbalance = std::tuple<int64_t, int64_t, double>;
 
-Imbalance Judge(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
-                const StageLayout& layout) {
+// Of the ranks of a position, of all replicas, the most that one has above what it may.
+int64_t BytesAbove(const CostModel& costs, const MemoryLimits& static_bytes, int position) {
+  if (static_bytes.alike())
+    return std::max<int64_t>(0, costs.RankStaticBytes(position) - static_bytes.common);
+  int64_t above = 0;
+  const Topology& topology = costs.topology();
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
+    for (const int rank : topology.GroupAt(replica, position))
+      above = std::max(above, costs.StaticBytesOfRank(rank) - static_bytes.Of(rank));
+  }
+  return above;
+}
+
+Imbalance Judge(const Profile& profile, const Job& job, const TokenSums& sums,
+                const MemoryLimits& static_bytes, const StageLayout& layout) {
   const CostModel costs(profile, WithStages(job, layout));
   LayerCosts layers;
   costs.Layers(sums, &layers);
@@ -21,7 +34,7 @@ Imbalance Judge(const Profile& profile, const Job& job, const TokenSums& sums, i
   double squares = 0;
   const std::vector<int64_t> times = RankTimes(costs, layers);
   for (int rank = 0; rank < costs.positions(); ++rank) {
-    above += std::max<int64_t>(0, costs.RankStaticBytes(rank) - rank_bytes);
+    above += BytesAbove(costs, static_bytes, rank);
     longest = std::max(longest, times[rank]);
     squares += static_cast<double>(times[rank]) * static_cast<double>(times[rank]);
   }
@@ -55,12 +68,12 @@ std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers)
   return times;
 }
 
-StageLayout BalanceStages(const Profile& profile, const Job& given, const TokenSums& sums, int64_t rank_bytes,
-                          StageLayout layout, StopToken stop) {
+StageLayout BalanceStages(const Profile& profile, const Job& given, const TokenSums& sums,
+                          const MemoryLimits& static_bytes, StageLayout layout, StopToken stop) {
   // What is judged is copied for every move.
   Job job = given;
   job.typical_samples.clear();
-  Imbalance best = Judge(profile, job, sums, rank_bytes, layout);
+  Imbalance best = Judge(profile, job, sums, static_bytes, layout);
   const size_t stages = layout.layers.size();
   for (bool improved = true; improved && !stop.stopped();) {
     improved = false;
@@ -70,7 +83,7 @@ StageLayout BalanceStages(const Profile& profile, const Job& given, const TokenS
         if (stop.stopped()) return layout;
         StageLayout changed = layout;
         if (to == from || !MoveLayer(from, to, &changed)) continue;
-        const Imbalance imbalance = Judge(profile, job, sums, rank_bytes, changed);
+        const Imbalance imbalance = Judge(profile, job, sums, static_bytes, changed);
         if (!(imbalance < best)) continue;
         best = imbalance;
         next = changed;

@@ -27,10 +27,10 @@ Job WithStages(const Job& job, const StageLayout& layout);
 // Forward and backward time of each rank for a micro-batch without recompute.
 std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers);
 
-// Moves single layers between stages as long as that lowers, in this order: bytes above `rank_bytes` (what
+// Moves single layers between stages as long as that lowers, in this order: bytes above `static_bytes` (what
 // weights, gradients and optimizer state of a rank may take), the time of the busiest rank, the sum of
 // squares of all. Starts from `layout`. `sums`: a typical micro-batch.
-StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
-                          StageLayout layout, StopToken stop = {});
+StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSums& sums,
+                          const MemoryLimits& static_bytes, StageLayout layout, StopToken stop = {});
 
 }  // namespace penstock::core

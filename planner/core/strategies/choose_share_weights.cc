@@ -10,6 +10,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/rank_memory.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/strategies/share_sizes.h"
 #include "planner/core/strategies/strategy_planner.h"
@@ -61,7 +62,10 @@ uint32_t LongestHeld(const StrategyPlanner& planner, const v1::ModelSpec& model,
 struct TriedWeights {
   WeightsTrial trial;
   uint32_t longest = 0;
-  // By rank, beside its share, bytes.
+  // Of the rank with least room left, as if all had as much as the one with most: what is missing counts as
+  // taken.
+  int64_t filled_bytes = 0;
+  // By rank, beside its share, bytes; likewise.
   std::vector<double> needs;
 };
 
@@ -74,8 +78,10 @@ class WeightsChooser {
       job_.mutable_planning()->set_effort(v1::EFFORT_NORMAL);
     job_.mutable_planning()->clear_share_weights();
     for (const v1::SlowRank& slow : job.profile().slow_ranks()) slowness_[slow.rank()] = slow.factor();
-    const int64_t limit = job.planning().memory_limit_bytes();
-    limit_bytes_ = limit > 0 ? limit : job.profile().cluster().memory_bytes();
+    limits_.assign(slowness_.size(), CommonMemoryLimit(job));
+    for (const v1::RankMemoryLimit& limit : job.planning().rank_memory_limits())
+      limits_[limit.rank()] = limit.bytes();
+    limit_bytes_ = *std::ranges::max_element(limits_);
   }
 
   absl::StatusOr<ShareWeightsChoice> Run() {
@@ -89,9 +95,9 @@ class WeightsChooser {
       fastest_ns_ = alike->trial.iteration_ns;
       longest_ = alike->longest;
       const double equal_share = share_bytes_ / static_cast<double>(slowness_.size());
-      PENSTOCK_ASSIGN_OR_RETURN(least, LeastNeeds(limit_bytes_ - static_cast<int64_t>(equal_share)));
+      PENSTOCK_ASSIGN_OR_RETURN(least, LeastNeeds(static_cast<int64_t>(equal_share)));
     } else {
-      PENSTOCK_ASSIGN_OR_RETURN(least, LeastNeeds(limit_bytes_));
+      PENSTOCK_ASSIGN_OR_RETURN(least, LeastNeeds(0));
     }
     std::vector<double> needs = alike.ok() ? Larger(alike->needs, least) : least;
     // With less room for micro-batches, too: plans may do with it.
@@ -133,7 +139,7 @@ class WeightsChooser {
       for (int rank = 0; rank < mesh.costs().topology().ranks(); ++rank) {
         const int64_t stages = mesh.costs().StaticBytesOfRank(rank) - mesh.costs().ShareBytes(rank);
         double& need = tried.needs[first_rank + rank];
-        need = std::max(need, static_cast<double>(stages));
+        need = std::max(need, static_cast<double>(stages + Missing(first_rank + rank)));
       }
     });
     double sum_ns = 0;
@@ -159,7 +165,10 @@ class WeightsChooser {
     return end;
   }
 
-  static absl::Status AddNeeds(const StrategyPlanner& planner, const v1::Plan& plan, TriedWeights* tried) {
+  // What the rank has less than the one with most.
+  int64_t Missing(int rank) const { return limit_bytes_ - limits_[rank]; }
+
+  absl::Status AddNeeds(const StrategyPlanner& planner, const v1::Plan& plan, TriedWeights* tried) const {
     PENSTOCK_ASSIGN_OR_RETURN(const MeshPlanners* const meshes, planner.Of(plan));
     for (int mesh = 0; mesh < meshes->meshes(); ++mesh) {
       const CostModel& costs = meshes->planner(mesh).costs();
@@ -167,34 +176,38 @@ class WeightsChooser {
       for (int rank = 0; rank < costs.topology().ranks(); ++rank) {
         const int64_t peak = plan.predicted().ranks(first_rank + rank).peak_memory_bytes();
         double& need = tried->needs[first_rank + rank];
-        need = std::max(need, static_cast<double>(peak - costs.ShareBytes(rank)));
+        const int64_t filled = peak + Missing(first_rank + rank);
+        need = std::max(need, static_cast<double>(filled - costs.ShareBytes(rank)));
+        tried->filled_bytes = std::max(tried->filled_bytes, filled);
         tried->trial.peak_bytes = std::max(tried->trial.peak_bytes, peak);
       }
     }
     return absl::OkStatus();
   }
 
-  // Beside their shares, for the samples that the ranks of a mesh can hold with so much; the longest one that
-  // must be held is among them.
-  absl::StatusOr<std::vector<double>> LeastNeeds(int64_t limit_bytes) {
+  // Beside their shares, for the samples that the ranks of a replica can hold with what is left of their
+  // limits besides so much; the longest one that must be held is among them.
+  absl::StatusOr<std::vector<double>> LeastNeeds(int64_t reserved_bytes) {
     std::vector<v1::Batch> batches(batches_.begin(), batches_.end());
     if (longest_ > 0) batches.push_back(BatchOfLongest(job_.model(), longest_));
     v1::JobSpec roomy = job_;
     roomy.mutable_planning()->set_memory_limit_bytes(kMostMemoryBytes);
+    roomy.mutable_planning()->clear_rank_memory_limits();
     PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<StrategyPlanner> planner, PlannerOf(roomy));
     std::vector<double> needs(slowness_.size(), 0);
     absl::Status status;
     ForEachMesh(*planner, [&](const Planner& mesh, int first_rank) {
+      const int ranks = mesh.costs().topology().ranks();
+      std::vector<int64_t> limits;
+      for (int rank = 0; rank < ranks; ++rank) limits.push_back(limits_[first_rank + rank] - reserved_bytes);
       for (const v1::Batch& batch : batches) {
-        const absl::StatusOr<std::vector<int64_t>> least =
-            mesh.LeastBytesBesideShares(batch, limit_bytes, stop_);
+        const absl::StatusOr<std::vector<int64_t>> least = mesh.LeastBytesBesideShares(batch, limits, stop_);
         if (!least.ok()) {
           status = least.status();
           return;
         }
-        const Topology& topology = mesh.costs().topology();
-        for (int rank = 0; rank < topology.ranks(); ++rank) {
-          const auto bytes = static_cast<double>((*least)[topology.PlaceOf(rank).position]);
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto bytes = static_cast<double>((*least)[rank] + Missing(first_rank + rank));
           needs[first_rank + rank] = std::max(needs[first_rank + rank], bytes);
         }
       }
@@ -222,17 +235,17 @@ class WeightsChooser {
     const absl::StatusOr<TriedWeights> tried = Try(std::move(weights));
     PENSTOCK_RETURN_IF_ERROR(stop_.status());
     if (!tried.ok() || tried->longest < longest_) return std::nullopt;
-    if (!best_.has_value() || IsBetter(tried->trial, best_->trial)) best_ = *tried;
+    if (!best_.has_value() || IsBetter(*tried, *best_)) best_ = *tried;
     fastest_ns_ =
         fastest_ns_ == 0 ? tried->trial.iteration_ns : std::min(fastest_ns_, tried->trial.iteration_ns);
     return *tried;
   }
 
-  bool IsBetter(const WeightsTrial& trial, const WeightsTrial& than) const {
-    if (trial.iteration_ns < than.iteration_ns * (1 - kLeastSooner)) return true;
-    const auto relief = static_cast<double>(than.peak_bytes - trial.peak_bytes);
+  bool IsBetter(const TriedWeights& tried, const TriedWeights& than) const {
+    if (tried.trial.iteration_ns < than.trial.iteration_ns * (1 - kLeastSooner)) return true;
+    const auto relief = static_cast<double>(than.filled_bytes - tried.filled_bytes);
     return relief >= kLeastRelief * static_cast<double>(limit_bytes_) &&
-           trial.iteration_ns <= fastest_ns_ * (1 + kMostLater);
+           tried.trial.iteration_ns <= fastest_ns_ * (1 + kMostLater);
   }
 
   v1::JobSpec job_;
@@ -241,6 +254,8 @@ class WeightsChooser {
   StopToken stop_;
   // By rank: how many times as long it computes.
   std::vector<double> slowness_;
+  // By rank, and the most of them.
+  std::vector<int64_t> limits_;
   int64_t limit_bytes_ = 0;
   // Of all shares together.
   double share_bytes_ = 0;

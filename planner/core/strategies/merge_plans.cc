@@ -201,6 +201,8 @@ v1::Plan MergePlans(const v1::JobSpec& job, const ReshardTime& reshard, std::vec
     Wait(last_pass, &mesh.plan);
     if (merged.programs_size() == 0) {
       *merged.mutable_options() = mesh.plan.options();
+      // Those of the other meshes' ranks as well.
+      *merged.mutable_options()->mutable_rank_memory_limits() = job.planning().rank_memory_limits();
       *merged.mutable_mesh() = mesh.plan.mesh();
       *merged.mutable_layers_per_stage() = mesh.plan.layers_per_stage();
       merged.add_groups();

@@ -8,6 +8,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/rank_memory.h"
 #include "planner/core/contract/ranks_of_profile.h"
 #include "planner/core/contract/wrong_in_job.h"
 
@@ -68,6 +69,10 @@ absl::Status CheckStrategies(const v1::JobSpec& job) {
     return Wrong("job.planning.layers_per_stage",
                  "a job with strategies has it in job.strategies[].meshes[], as each has its own stages");
   for (int i = 0; i < job.strategies_size(); ++i) PENSTOCK_RETURN_IF_ERROR(CheckStrategy(job, i));
+  for (const v1::RankMemoryLimit& limit : job.planning().rank_memory_limits())
+    if (limit.rank() >= RanksOf(job))
+      return Wrong("job.planning.rank_memory_limits",
+                   absl::StrCat("rank ", limit.rank(), "; the job has ", RanksOf(job), " ranks"));
   if (IsSameMesh(job.mesh(), job.strategies(0).meshes(0).mesh())) return absl::OkStatus();
   return Wrong("job.mesh", "is another one than job.strategies[0].meshes[0].mesh; make them equal");
 }
@@ -93,6 +98,7 @@ v1::JobSpec SpecOfMesh(const v1::JobSpec& job, int strategy, int mesh) {
   const auto first_rank = static_cast<int64_t>(FirstRankOf(job, strategy, mesh));
   const auto ranks = static_cast<int64_t>(RanksOf(own.mesh()));
   KeepRanks(first_rank, ranks, spec.mutable_profile());
+  KeepRankMemory(first_rank, ranks, planning);
   const double part = static_cast<double>(RanksOf(own.mesh())) / static_cast<double>(RanksOf(side_by_side));
   const double typical =
       planning->typical_batch_size() > 0 ? planning->typical_batch_size() : planning->typical_samples_size();

@@ -38,7 +38,8 @@ void CheckCoverage(const PlanIndex& index, Report& report) {
   std::vector<int> uses(index.batch().samples_size(), 0);
   for (int replica = 0; replica < index.replicas(); ++replica) {
     CountSamples(index.plan().replicas(replica), replica, uses, report);
-    if (index.MicroBatches(replica) > 0) continue;
+    // A replica whose ranks have less memory may have room for none of the samples.
+    if (index.MicroBatches(replica) > 0 || index.plan().options().rank_memory_limits_size() > 0) continue;
     const int64_t samples = SamplesOfMesh(index, replica);
     if (samples >= index.MeshOf(replica).mesh->data())
       report.Add(kCoverage, absl::StrCat("replica ", replica, " has no micro-batch, although ", samples,

@@ -235,6 +235,19 @@ void CheckShareWeights(const v1::Plan& plan, Report& report) {
                                         ", which is from 1 to ", kMostShareWeight));
 }
 
+void CheckRankMemory(const v1::Plan& plan, Report& report) {
+  const auto& limits = plan.options().rank_memory_limits();
+  for (int i = 0; i < limits.size(); ++i) {
+    const std::string field = absl::StrCat("options.rank_memory_limits[", i, "]");
+    if (limits[i].rank() >= static_cast<uint32_t>(plan.programs_size()))
+      report.Add(kStructure,
+                 absl::StrCat(field, ".rank is ", limits[i].rank(), " of ", plan.programs_size(), " ranks"));
+    if (i > 0 && limits[i].rank() <= limits[i - 1].rank())
+      report.Add(kStructure, absl::StrCat(field, ".rank is ", limits[i].rank(), ", which does not ascend"));
+    if (limits[i].bytes() < 1) report.Add(kStructure, absl::StrCat(field, ".bytes is ", limits[i].bytes()));
+  }
+}
+
 }  // namespace
 
 bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report) {
@@ -252,6 +265,7 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
   if (plan.predicted().expected_ns() < 0)
     report.Add(kStructure, absl::StrCat("predicted.expected_ns is ", plan.predicted().expected_ns()));
   CheckShareWeights(plan, report);
+  CheckRankMemory(plan, report);
   CheckAdapterFields(plan, report);
   CheckRecompute(plan, report);
   return CheckPrograms(plan, report);

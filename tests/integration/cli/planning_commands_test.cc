@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "common/files/files.h"
 #include "common/process/sanitized.h"
 #include "tests/integration/cli/penstock_process.h"
@@ -516,6 +519,32 @@ TEST_F(PlanningCommands, AProfileMayNameSlowRanks) {
   profile["profile"]["slow_ranks"][0]["rank"] = 9;
   ExpectWrongRequest(plan_with(penstock_.folder().Write("nobody.json", profile.dump()), plan),
                      "slow_ranks: rank 9");
+}
+
+// A rank with less memory than the others: its program keeps to it, and so does what is proven.
+TEST_F(PlanningCommands, SingleRanksMayHaveLessMemory) {
+  const std::string file = Path("rank-memory.json");
+  const auto plan_with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--dp", "2", "--out", file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Plan(arguments);
+  };
+  ASSERT_EQ(plan_with({}).code, 0);
+  const Json roomy = Parse(ReadFile(file).value_or(""))["plan"];
+  const auto bytes_of = [](const Json& value) { return std::stod(value.get<std::string>()); };
+  const double parameters = bytes_of(roomy["programs"][1]["static_memory_bytes"]);
+  const double peak = bytes_of(roomy["predicted"]["ranks"][1]["peak_memory_bytes"]);
+  const int64_t limit = std::llround(parameters + 0.6 * (peak - parameters));
+  const Ended planned =
+      plan_with({"--rank-memory-mb", absl::StrFormat("1:%.6f", static_cast<double>(limit) / 1e6)});
+  ASSERT_EQ(planned.code, 0) << planned.errors;
+  const Json plan = Parse(ReadFile(file).value_or(""))["plan"];
+  EXPECT_EQ(bytes_of(plan["programs"][1]["memory_limit_bytes"]), limit);
+  EXPECT_EQ(plan["programs"][0]["memory_limit_bytes"], roomy["programs"][0]["memory_limit_bytes"]);
+  EXPECT_LE(bytes_of(plan["predicted"]["ranks"][1]["peak_memory_bytes"]), limit);
+  EXPECT_EQ(penstock_.Run({"verify", file, "--profile", penstock_.WriteProfile()}).code, 0);
+  ExpectWrongRequest(plan_with({"--rank-memory-mb", "2:100"}), "--rank-memory-mb: rank 2;");
+  ExpectWrongRequest(plan_with({"--rank-memory-mb", "1:0.001"}), "limit 1000 of rank 1");
 }
 
 // A profile that names slow links: they are shown, planned for, and proven.

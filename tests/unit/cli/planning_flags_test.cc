@@ -75,6 +75,32 @@ TEST(PlanningFlagsTest, MemoryIsExactToTheByte) {
   EXPECT_EQ(Parse({"--memory-mb", "12345.678901"}).memory_limit_bytes(), 12'345'678'901);
 }
 
+TEST(PlanningFlagsTest, MemoryOfSingleRanksIsReadByRank) {
+  EXPECT_TRUE(Parse({}).rank_memory_limits().empty());
+  EXPECT_TRUE(Parse({"--rank-memory-mb", "none"}).rank_memory_limits().empty());
+  const v1::PlanningOptions options =
+      Parse({"--memory-mb", "80000", "--rank-memory-mb", "4-5:141000,3:40000.5"});
+  EXPECT_EQ(options.memory_limit_bytes(), 80'000'000'000);
+  std::vector<std::pair<uint32_t, int64_t>> limits;
+  for (const v1::RankMemoryLimit& limit : options.rank_memory_limits())
+    limits.emplace_back(limit.rank(), limit.bytes());
+  EXPECT_THAT(limits, ElementsAre(std::pair(3, 40'000'500'000), std::pair(4, 141'000'000'000),
+                                  std::pair(5, 141'000'000'000)));
+}
+
+TEST(PlanningFlagsTest, MemoryOfRanksThatIsNoneIsRefusedWithWhatToGive) {
+  for (const char* text :
+       {"", "3", "3:", ":5", "3:5,", "-1:5", "3:-5", "3:0", "3:inf", "5-3:1", "1-2-3:1", "1:2,0-4:3"}) {
+    try {
+      Parse({"--rank-memory-mb", text});
+      ADD_FAILURE() << text;
+    } catch (const CLI::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("--rank-memory-mb")) << text;
+      EXPECT_THAT(error.what(), HasSubstr("give RANK:MB or FIRST-LAST:MB")) << text;
+    }
+  }
+}
+
 TEST(NameFlagsTest, SaysTheFlagForEveryFieldOfTheJob) {
   const auto named = [](const std::string& text) {
     return std::string(NameFlags(absl::InvalidArgumentError(text)).message());
@@ -85,6 +111,7 @@ TEST(NameFlagsTest, SaysTheFlagForEveryFieldOfTheJob) {
             "--pp 6, --recompute full, --max-length 1024");
   EXPECT_EQ(named("job.planning.stage_split: is unknown"), "--stage-split: is unknown");
   EXPECT_EQ(named("job.planning.share_weights: 3 of them"), "--share-weights: 3 of them");
+  EXPECT_EQ(named("job.planning.rank_memory_limits: rank 4"), "--rank-memory-mb: rank 4");
 }
 
 TEST(NameFlagsTest, MemoryBecomesMillionsOfBytes) {

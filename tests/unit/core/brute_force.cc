@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/core/search/memory_room.h"
 #include "tests/unit/core/brute_force_exact.h"
 #include "tests/unit/core/brute_force_micro_batch.h"
 
@@ -33,7 +34,7 @@ void DropWhatNeverFits(int64_t available_bytes, SmallPass* pass) {
   }
 }
 
-SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
+SmallPipeline MakePipeline(const CostModel& costs, const Job& job, int replica,
                            const std::vector<const SmallMicroBatch*>& micro_batches) {
   SmallPipeline pipeline;
   pipeline.stages = costs.stages();
@@ -44,9 +45,9 @@ SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
   for (const SmallMicroBatch* micro_batch : micro_batches) {
     pipeline.passes.insert(pipeline.passes.end(), micro_batch->passes.begin(), micro_batch->passes.end());
   }
-  for (int rank = 0; rank < costs.positions(); ++rank) {
-    pipeline.available_bytes.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
-  }
+  const MemoryRoom all_room = AvailableBytes(job, costs);
+  const absl::Span<const int64_t> room = all_room.Of(replica);
+  pipeline.available_bytes.assign(room.begin(), room.end());
   for (size_t i = 0; i < pipeline.passes.size(); ++i) {
     const int rank = costs.position_of(static_cast<int>(i) % pipeline.stages);
     DropWhatNeverFits(pipeline.available_bytes[rank], &pipeline.passes[i]);
@@ -84,14 +85,15 @@ class Enumeration {
     std::string text;
   };
 
-  // Replicas whose links are equally fast share answers, unless some of their ranks are slow.
+  // Replicas whose links are equally fast share answers, unless some of their ranks are slow or ranks have
+  // different memory.
   int64_t ClassOf(int replica) const;
   // All layouts and placements that may be of use.
   std::vector<SmallMicroBatch> Layouts(SampleMask samples, int replica) const;
   void Keep(SmallMicroBatch micro_batch, std::vector<SmallMicroBatch>* kept) const;
   const ReplicaAnswer& BestReplica(SampleMask samples, int replica);
   void TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer);
-  void TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
+  void TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int replica, int64_t limit,
                    ReplicaAnswer* answer);
   void Assign(int replica, SampleMask left, int64_t end, const std::string& text);
 
@@ -109,7 +111,8 @@ class Enumeration {
 };
 
 int64_t Enumeration::ClassOf(int replica) const {
-  if (costs_.slow_groups().AnyOf(replica) || costs_.slow_links().any()) return -1 - replica;
+  if (costs_.slow_groups().AnyOf(replica) || costs_.slow_links().any() || !job_.memory_limits.alike())
+    return -1 - replica;
   const Topology& topology = costs_.topology();
   int64_t bits = 0;
   for (int stage = 0; stage + 1 < costs_.stages(); ++stage) {
@@ -187,9 +190,9 @@ bool MemoryIsPlenty(const SmallPipeline& pipeline) {
   return true;
 }
 
-void Enumeration::TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
-                              ReplicaAnswer* answer) {
-  const SmallPipeline pipeline = MakePipeline(costs_, job_, micro_batches);
+void Enumeration::TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int replica,
+                              int64_t limit, ReplicaAnswer* answer) {
+  const SmallPipeline pipeline = MakePipeline(costs_, job_, replica, micro_batches);
   const int64_t before = answer->end_ns.value_or(limit);
   if (fixed_schedule_) {
     if (!MemoryIsPlenty(pipeline)) best_.complete = false;
@@ -220,7 +223,7 @@ void Enumeration::TryGroups(const Groups& groups, int replica, int64_t limit, Re
   for (const SampleMask group : groups) layouts.push_back(Layouts(group, replica));
   std::vector<const SmallMicroBatch*> chosen;
   const std::function<void()> choose = [&] {
-    if (chosen.size() == layouts.size()) return TryPipeline(chosen, limit, answer);
+    if (chosen.size() == layouts.size()) return TryPipeline(chosen, replica, limit, answer);
     for (const SmallMicroBatch& micro_batch : layouts[chosen.size()]) {
       chosen.push_back(&micro_batch);
       choose();
@@ -266,7 +269,8 @@ void Enumeration::Assign(int replica, SampleMask left, int64_t end, const std::s
     best_.text = text;
     return;
   }
-  const bool may_be_empty = static_cast<int>(samples_.size()) < job_.topology.replicas();
+  const bool may_be_empty =
+      static_cast<int>(samples_.size()) < job_.topology.replicas() || !job_.memory_limits.alike();
   for (SampleMask own = left;; own = (own - 1) & left) {
     const bool last = replica + 1 == job_.topology.replicas();
     if ((own != 0 || may_be_empty) && (!last || own == left)) {
@@ -311,7 +315,7 @@ SmallPipeline MakePackedPipeline(const CostModel& costs, const Job& job,
   std::vector<const SmallMicroBatch*> pointers;
   pointers.reserve(made.size());
   for (const SmallMicroBatch& micro_batch : made) pointers.push_back(&micro_batch);
-  return MakePipeline(costs, job, pointers);
+  return MakePipeline(costs, job, /*replica=*/0, pointers);
 }
 
 int64_t OneForwardOneBackwardMakespan(const CostModel& costs, const Job& job,

@@ -42,7 +42,7 @@ class BubbleTest : public ::testing::Test {
     Simulator simulator;
     EXPECT_TRUE(simulator.Run(programs).ok());
     const int64_t limit = room == kPlenty ? kPlenty : programs.static_bytes[1] + room;
-    return ExplainTime(programs, simulator, given_.topology(), limit)[1];
+    return ExplainTime(programs, simulator, given_.topology(), {.common = limit})[1];
   }
 
   PipelineCase given_;
@@ -81,7 +81,8 @@ TEST_F(BubbleTest, ARankDrainsFromItsLastPassOfAnyKindToTheLastOneOfTheReplica) 
   const ProgramSet programs = given_.Programs();
   Simulator simulator;
   ASSERT_TRUE(simulator.Run(programs).ok());
-  const std::vector<RankTime> times = ExplainTime(programs, simulator, given_.topology(), kPlenty);
+  const std::vector<RankTime> times =
+      ExplainTime(programs, simulator, given_.topology(), {.common = kPlenty});
   // Second micro-batch: FORWARD of rank 1 73-83, rank 2 84-94, BACKWARD_INPUT there 94-104, its weight pass
   // until 114; BACKWARD of rank 1 105-125, BACKWARD_INPUT of rank 0 126-136, its weight pass until 146.
   EXPECT_EQ(LastPassEnd(programs, simulator), 146);

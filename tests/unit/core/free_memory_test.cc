@@ -96,7 +96,7 @@ TEST_F(FreeMemoryTest, RecomputesJustSoMuchThatTheProgramsFit) {
   const ProgramSet before = Programs();
   const int64_t makespan = candidate_->makespan;
   const int64_t limit = Peak(before) - 1;
-  ASSERT_TRUE(FreeMemory(before, limit, &*evaluator_, &*candidate_));
+  ASSERT_TRUE(FreeMemory(before, {.common = limit}, &*evaluator_, &*candidate_));
   EXPECT_LE(Peak(Programs()), limit);
   EXPECT_GE(candidate_->makespan, makespan);
   // One layer of one micro-batch is enough for a byte.
@@ -117,7 +117,7 @@ TEST_F(FreeMemoryTest, TheOrderOfPassesStays) {
     return all;
   };
   const ProgramSet before = Programs();
-  ASSERT_TRUE(FreeMemory(before, Peak(before) - 1000, &*evaluator_, &*candidate_));
+  ASSERT_TRUE(FreeMemory(before, {.common = Peak(before) - 1000}, &*evaluator_, &*candidate_));
   const ProgramSet after = Programs();
   EXPECT_LT(Peak(after), Peak(before));
   EXPECT_EQ(passes(after), passes(before));
@@ -126,14 +126,14 @@ TEST_F(FreeMemoryTest, TheOrderOfPassesStays) {
 TEST_F(FreeMemoryTest, CanDoNothingWhereNothingMayBeRecomputed) {
   Make(v1::RECOMPUTE_NONE);
   const ProgramSet programs = Programs();
-  EXPECT_FALSE(FreeMemory(programs, Peak(programs) - 1, &*evaluator_, &*candidate_));
+  EXPECT_FALSE(FreeMemory(programs, {.common = Peak(programs) - 1}, &*evaluator_, &*candidate_));
 }
 
 TEST_F(FreeMemoryTest, LeavesProgramsAloneThatFit) {
   Make(v1::RECOMPUTE_AUTO);
   const ProgramSet programs = Programs();
   const int64_t makespan = candidate_->makespan;
-  EXPECT_TRUE(FreeMemory(programs, Peak(programs), &*evaluator_, &*candidate_));
+  EXPECT_TRUE(FreeMemory(programs, {.common = Peak(programs)}, &*evaluator_, &*candidate_));
   EXPECT_EQ(candidate_->makespan, makespan);
 }
 

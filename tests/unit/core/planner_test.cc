@@ -71,6 +71,12 @@ void AddSlowRank(v1::JobSpec* job, uint32_t rank, double factor) {
   slow->set_factor(factor);
 }
 
+void AddRankMemory(v1::JobSpec* job, uint32_t rank, int64_t bytes) {
+  v1::RankMemoryLimit* const limit = job->mutable_planning()->add_rank_memory_limits();
+  limit->set_rank(rank);
+  limit->set_bytes(bytes);
+}
+
 // Tokens of the replica's samples.
 int64_t TokensOf(const v1::Batch& batch, const v1::Replica& replica) {
   int64_t tokens = 0;
@@ -325,6 +331,19 @@ INSTANTIATE_TEST_SUITE_P(
                kInvalid, "optimizer state of stage 0"},
         BadJob{"NoMemory", [](v1::JobSpec* job) { job->mutable_planning()->clear_memory_limit_bytes(); },
                kInvalid, "job.planning.memory_limit_bytes"},
+        BadJob{"RankMemoryOfNobody", [](v1::JobSpec* job) { AddRankMemory(job, 4, 2); }, kInvalid,
+               "job.planning.rank_memory_limits: rank 4; job.mesh has 4 ranks"},
+        BadJob{"RankMemoryTwice",
+               [](v1::JobSpec* job) {
+                 AddRankMemory(job, 1, 1 << 20);
+                 AddRankMemory(job, 1, 1 << 20);
+               },
+               kInvalid, "job.planning.rank_memory_limits[1].rank: 1; ranks must ascend"},
+        BadJob{"RankWithoutMemory", [](v1::JobSpec* job) { AddRankMemory(job, 1, 0); }, kInvalid,
+               "job.planning.rank_memory_limits[0].bytes: 0; use at least 1"},
+        BadJob{"RankWithTooMuchMemory",
+               [](v1::JobSpec* job) { AddRankMemory(job, 1, (int64_t{1} << 50) + 1); }, kInvalid,
+               "job.planning.rank_memory_limits[0].bytes: 1125899906842625; use at most"},
         BadJob{"Element", [](v1::JobSpec* job) { job->mutable_profile()->set_bytes_per_element(2); },
                kInvalid, "job.profile.bytes_per_element"},
         BadJob{"NoHead", [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers()->RemoveLast(); },

@@ -62,7 +62,7 @@ TEST_P(PropertyTest, EveryPlanOfARandomJobIsValidAndSound) {
     EXPECT_LE(plan->lower_bound_ns(), plan->predicted().makespan_ns()) << name;
     EXPECT_EQ(plan->SerializeAsString(), (*planner)->MakePlan(given.batch)->SerializeAsString()) << name;
     for (const v1::RankPrediction& rank : plan->predicted().ranks()) {
-      EXPECT_LE(rank.peak_memory_bytes(), (*planner)->job().memory_limit_bytes) << name;
+      EXPECT_LE(rank.peak_memory_bytes(), (*planner)->job().memory_limits.common) << name;
     }
   }
   // The jobs are not all impossible.

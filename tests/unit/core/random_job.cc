@@ -352,6 +352,24 @@ void RandomMemory(const v1::Batch& batch, Random* random, v1::JobSpec* job) {
   job->mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(parameters + share * activations));
 }
 
+// Some ranks have more or less than the others, or as good as nothing; some replicas as a whole.
+void RandomRankMemory(Random* random, v1::JobSpec* job) {
+  const auto ranks = static_cast<uint32_t>(RanksOf(*job));
+  const auto of_replica = static_cast<uint32_t>(PipelineRanks(job->mesh()));
+  int64_t limit = job->planning().memory_limit_bytes();
+  if (limit == 0) limit = job->profile().cluster().memory_bytes();
+  const bool whole_replicas = random->Chance(50);
+  uint32_t percent = 100;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    if (!whole_replicas || rank % of_replica == 0)
+      percent = random->Chance(50) ? 100 : random->Range(50, 150);
+    if (percent == 100) continue;
+    v1::RankMemoryLimit* own = job->mutable_planning()->add_rank_memory_limits();
+    own->set_rank(rank);
+    own->set_bytes(std::max<int64_t>(1, limit / 100 * percent));
+  }
+}
+
 }  // namespace
 
 void RandomShareWeights(uint64_t ranks, Random* random, v1::PlanningOptions* planning) {
@@ -432,6 +450,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   if (links.Chance(limits.slow_link_percent)) RandomSlowLinks(&links, &job);
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);
   RandomMemory(result.batch, &random, &job);
+  Random rank_memory(seed + (uint64_t{11} << 40));
+  if (rank_memory.Chance(limits.rank_memory_percent)) RandomRankMemory(&rank_memory, &job);
   return result;
 }
 

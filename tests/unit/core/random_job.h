@@ -42,6 +42,8 @@ struct RandomJobLimits {
   // Of so many jobs in a hundred some ranks are slow, and of so many some links.
   uint32_t slow_percent = 0;
   uint32_t slow_link_percent = 0;
+  // Of so many ranks have limits of memory of their own.
+  uint32_t rank_memory_percent = 0;
   // Of so many parameters live in shares.
   uint32_t shares_percent = 0;
   // Of so many of these the shares of ranks differ.

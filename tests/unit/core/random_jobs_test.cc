@@ -19,6 +19,7 @@
 #include "common/process/sanitized.h"
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/planner.h"
+#include "planner/core/search/memory_room.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/support/environment.h"
 #include "tests/unit/core/brute_force.h"
@@ -78,14 +79,14 @@ bool MemoryIsPlenty(const CostModel& costs, const Job& job, const Batch& batch) 
   TokenSums sums;
   for (const SampleTokens& sample : batch.samples) AddPacked(sample, &sums);
   for (int rank = 0; rank < costs.positions(); ++rank) {
-    int64_t bytes = costs.RankStaticBytes(rank);
+    int64_t bytes = 0;
     for (int stage = 0; stage < costs.stages(); ++stage) {
       if (costs.position_of(stage) != rank) continue;
       const StageMemory memory = costs.Memory(stage, sums);
       bytes += costs.StoredBytes(stage, memory, {}) + memory.peak + memory.tokens +
                4 * (memory.input + memory.output);
     }
-    if (bytes > job.memory_limit_bytes) return false;
+    if (bytes > AvailableBytes(job, costs).LeastAt(rank)) return false;
   }
   return true;
 }
@@ -286,8 +287,10 @@ void RandomJobsTest::Run(int seed, const RandomJobLimits& limits) {
   const auto violations = CheckPlan(given.batch, *plan);
   ASSERT_TRUE(violations.empty()) << name << "rule " << violations[0].rule << ": " << violations[0].message;
   ASSERT_LE(plan->lower_bound_ns(), plan->predicted().makespan_ns()) << name << PassesOf(*plan);
-  for (const v1::RankPrediction& rank : plan->predicted().ranks()) {
-    EXPECT_LE(rank.peak_memory_bytes(), (*planner)->job().memory_limit_bytes) << name;
+  for (int rank = 0; rank < plan->programs_size(); ++rank) {
+    const int64_t limit = (*planner)->job().memory_limits.Of(rank);
+    EXPECT_EQ(plan->programs(rank).memory_limit_bytes(), limit) << name;
+    EXPECT_LE(plan->predicted().ranks(rank).peak_memory_bytes(), limit) << name;
   }
   const Job& job = (*planner)->job();
   if (job.policy != Policy::kDynamic) return;
@@ -302,6 +305,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
     RandomJobLimits limits;
     limits.slow_percent = 25;
     limits.slow_link_percent = 15;
+    limits.rank_memory_percent = 25;
     limits.shares_percent = 20;
     limits.weights_percent = 50;
     limits.windows_percent = 25;

@@ -22,6 +22,7 @@
 #include "planner/core/planner.h"
 #include "planner/core/schedule/recompute_ladder.h"
 #include "planner/core/schedule/stage_bytes.h"
+#include "planner/core/search/memory_room.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/support/environment.h"
 #include "tests/unit/core/brute_force.h"
@@ -49,6 +50,7 @@ RandomJobLimits Limits(int seed) {
   limits.replicas = 2;
   limits.slow_percent = 25;
   limits.slow_link_percent = 15;
+  limits.rank_memory_percent = 25;
   limits.shares_percent = 20;
   limits.weights_percent = 50;
   limits.windows_percent = 25;
@@ -142,9 +144,9 @@ void StageGroupJobsTest::ExpectJointPasses(const v1::Plan& plan, const std::vect
 }
 
 // Whether a micro-batch of this sample alone, over as many context ranks as it has chunks for, fits on every
-// rank with as much recompute as the job allows.
+// rank of the replica with as much recompute as the job allows.
 bool FitsAlone(const CostModel& costs, const Job& job, const std::vector<SampleTokens>& samples,
-               uint32_t sample) {
+               uint32_t sample, int replica) {
   const int contexts = costs.group().context;
   const std::vector<uint32_t> list = {sample};
   std::vector<Share> shares = {WholeShare(SumsOf(list, samples, Layout::kPacked))};
@@ -167,7 +169,7 @@ bool FitsAlone(const CostModel& costs, const Job& job, const std::vector<SampleT
       held += HeldBytes(costs, stage, memory, recompute);
       most = std::max(most, held + MostPassingBytes(memory, TransferBuffers::kOwn));
     }
-    if (costs.RankStaticBytes(position) + most > job.memory_limit_bytes) return false;
+    if (most > AvailableBytes(job, costs).Of(replica)[position]) return false;
   }
   return true;
 }
@@ -181,7 +183,10 @@ void StageGroupJobsTest::CheckRefusal(const Planner& planner, const Batch& batch
   const Job& job = planner.job();
   if (job.policy != Policy::kDynamic || job.layout == LayoutChoice::kPadded) return;
   for (uint32_t i = 0; i < batch.samples.size(); ++i) {
-    if (!FitsAlone(planner.costs(), job, batch.samples, i)) return;
+    const auto fits = [&](int replica) { return FitsAlone(planner.costs(), job, batch.samples, i, replica); };
+    bool anywhere = false;
+    for (int replica = 0; replica < job.topology.replicas(); ++replica) anywhere = anywhere || fits(replica);
+    if (!anywhere) return;
   }
   ++wrongly_refused_;
   std::cout << "refused, though every sample fits alone: " << name_ << status << "\n";
@@ -193,7 +198,7 @@ bool FitsUndivided(const CostModel& costs, const Job& job, const Batch& batch) {
   for (const SampleTokens& sample : batch.samples) AddPacked(sample, &sums);
   sums.target *= 2;
   for (int position = 0; position < costs.positions(); ++position) {
-    int64_t bytes = costs.RankStaticBytes(position);
+    int64_t bytes = 0;
     for (int stage = 0; stage < costs.stages(); ++stage) {
       if (costs.position_of(stage) != position) continue;
       StageMemory memory = costs.Memory(stage, sums);
@@ -201,7 +206,7 @@ bool FitsUndivided(const CostModel& costs, const Job& job, const Batch& batch) {
       bytes += costs.StoredBytes(stage, memory, {}) + memory.backward_peak() + memory.forward_peak() +
                memory.tokens + 4 * (memory.input + memory.output);
     }
-    if (bytes > job.memory_limit_bytes) return false;
+    if (bytes > AvailableBytes(job, costs).LeastAt(position)) return false;
   }
   return true;
 }
@@ -295,8 +300,9 @@ void StageGroupJobsTest::Run(int seed) {
     worst_gap_ = std::max(worst_gap_, static_cast<double>(plan->predicted().makespan_ns()) /
                                           static_cast<double>(plan->lower_bound_ns()));
   }
-  for (const v1::RankPrediction& rank : plan->predicted().ranks())
-    ASSERT_LE(rank.peak_memory_bytes(), (*planner)->job().memory_limit_bytes) << name_;
+  for (int rank = 0; rank < plan->programs_size(); ++rank)
+    ASSERT_LE(plan->predicted().ranks(rank).peak_memory_bytes(), (*planner)->job().memory_limits.Of(rank))
+        << name_;
   if (mesh.context() * mesh.tensor() > 1) {
     ++groups_;
     SCOPED_TRACE(name_);

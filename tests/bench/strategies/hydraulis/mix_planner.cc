@@ -67,7 +67,7 @@ absl::StatusOr<Made> Make(const core::Planner& planner, absl::Span<const core::S
   Made made;
   PENSTOCK_ASSIGN_OR_RETURN(made.programs, core::BuildPrograms(costs, pipelines));
   for (const core::RankMemory& memory : core::AccountMemory(made.programs))
-    if (memory.peak_bytes > planner.job().memory_limit_bytes)
+    if (memory.peak_bytes > planner.job().memory_limits.common)
       return absl::ResourceExhaustedError("programs need more memory than there is");
   made.schedule = FamilyOf(planner.job(), pipelines);
   made.assignment = AssignmentOf(candidate, pipelines, costs.stages());
