@@ -155,6 +155,16 @@ def tight_memory(planned_batch, generator):
     return (static + (peak - static) * generator.uniform(0.1, 0.9)) / 1e6
 
 
+def tight_flags(planned_batch, generator):
+    """Of all ranks, or of some."""
+    megabytes = tight_memory(planned_batch, generator)
+    if generator.random() < 0.5:
+        return [f"--memory-mb={megabytes:.6f}"]
+    ranks = len(planned_batch.plan.programs)
+    some = sorted(generator.sample(range(ranks), generator.randint(1, ranks)))
+    return [f"--rank-memory-mb={','.join(f'{rank}:{megabytes:.6f}' for rank in some)}"]
+
+
 class Files:
     """Those of a job that are made here, and of its plan."""
 
@@ -263,7 +273,7 @@ def main(arguments):
                         for name, path in vars(files).items():
                             if Path(path).exists():
                                 Path(options.keep, f"{number}.{attempt}.{name}{Path(path).suffix}").write_text(Path(path).read_text(), encoding="utf-8")
-                flags = flags + [f"--memory-mb={tight_memory(planned_batch, generator):.6f}"]
+                flags = flags + tight_flags(planned_batch, generator)
     for message, count in refused.most_common(12):
         print(f"refused {count}: {message}")
     print(f"{differing} differ; agreed: {json.dumps(dict(sorted(agreed.items())))}")

@@ -95,7 +95,7 @@ class Enumeration {
   void TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer);
   void TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int replica, int64_t limit,
                    ReplicaAnswer* answer);
-  void Assign(int replica, SampleMask left, int64_t end, const std::string& text);
+  void Assign(int replica, SampleMask left, int64_t end, bool any_empty, const std::string& text);
 
   const CostModel& costs_;
   const Job& job_;
@@ -259,18 +259,19 @@ const Enumeration::ReplicaAnswer& Enumeration::BestReplica(SampleMask samples, i
   return answer;
 }
 
-void Enumeration::Assign(int replica, SampleMask left, int64_t end, const std::string& text) {
+void Enumeration::Assign(int replica, SampleMask left, int64_t end, bool any_empty, const std::string& text) {
   if (!best_.complete || end >= limit_ns_ || (any_ && best_.found)) return;
   if (replica == job_.topology.replicas()) {
     if (left != 0) return;
     limit_ns_ = end;
     best_.found = true;
     best_.makespan_ns = end + OptimizerNs(costs_);
+    best_.leaves_empty = any_empty;
     best_.text = text;
     return;
   }
-  const bool may_be_empty =
-      static_cast<int>(samples_.size()) < job_.topology.replicas() || !job_.memory_limits.alike();
+  const bool too_few = static_cast<int>(samples_.size()) < job_.topology.replicas();
+  const bool may_be_empty = too_few || !job_.memory_limits.alike();
   for (SampleMask own = left;; own = (own - 1) & left) {
     const bool last = replica + 1 == job_.topology.replicas();
     if ((own != 0 || may_be_empty) && (!last || own == left)) {
@@ -279,7 +280,7 @@ void Enumeration::Assign(int replica, SampleMask left, int64_t end, const std::s
       empty.end_ns = 0;
       const ReplicaAnswer& answer = own == 0 ? empty : BestReplica(own, replica);
       if (answer.end_ns.has_value()) {
-        Assign(replica + 1, left ^ own, std::max(end, *answer.end_ns),
+        Assign(replica + 1, left ^ own, std::max(end, *answer.end_ns), any_empty || (own == 0 && !too_few),
                absl::StrCat(text, "replica ", replica, "\n", answer.text));
       }
     }
@@ -288,7 +289,7 @@ void Enumeration::Assign(int replica, SampleMask left, int64_t end, const std::s
 }
 
 BruteForceAnswer Enumeration::Run() {
-  Assign(0, (SampleMask{1} << samples_.size()) - 1, 0, "");
+  Assign(0, (SampleMask{1} << samples_.size()) - 1, 0, false, "");
   return best_;
 }
 

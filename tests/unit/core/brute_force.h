@@ -38,6 +38,8 @@ struct BruteForceAnswer {
   // No plan ends by `at_most_ns`.
   bool found = false;
   int64_t makespan_ns = 0;
+  // A replica has no sample though there are enough for all, which only limits of memory by rank allow.
+  bool leaves_empty = false;
   // The micro-batches and the schedule of each replica, for people.
   std::string text;
 };

@@ -259,6 +259,12 @@ TEST_F(PlantedDamage, EmptyReplica) {
     Rearrange(plan(), rank, {size - 2, size - 1});
   }
   ExpectViolation(1, "replica 1 has no micro-batch");
+  // Its ranks may have no room for any sample.
+  v1::RankMemoryLimit* limit = plan().mutable_options()->add_rank_memory_limits();
+  limit->set_rank(3);
+  limit->set_bytes(1'000'000);
+  for (const Violation& violation : CheckPlan(planned_.batch(), plan()))
+    EXPECT_THAT(violation.message, testing::Not(testing::HasSubstr("has no micro-batch")));
 }
 
 TEST_F(PlantedDamage, EmptyMicroBatch) {

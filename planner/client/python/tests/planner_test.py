@@ -35,6 +35,13 @@ class Plans(WithAClient):
         self.assertGreater(plan.predicted_seconds, 0)
         self.assertEqual(len(plan.replicas), 2)
 
+    def test_ranks_may_have_other_memory_than_the_others(self) -> None:
+        limits = [{"rank": 1, "bytes": 10**15}]
+        plan = self.client.plan(LENGTHS, options={"rank_memory_limits": limits}, **MESH)
+        found = [program.memory_limit_bytes for program in plan.message.programs]
+        self.assertEqual(found[1], 10**15)
+        self.assertEqual(len(set(found)), 2)
+
     def test_plans_ahead_come_in_order(self) -> None:
         batches = [LENGTHS[i:] + LENGTHS[:i] for i in range(8)]
         plans = list(self.client.plans(batches, ahead=4, **MESH))
