@@ -66,6 +66,19 @@ OrderedJson RouterLossesJson(const JobDetails& details) {
   return {{"balance", details.router_losses->balance}, {"z", details.router_losses->z}};
 }
 
+OrderedJson LayerLoadsJson(const std::optional<LayerLoads>& loads) {
+  if (!loads.has_value()) return nullptr;
+  OrderedJson layers = OrderedJson::array();
+  for (const LayerLoad& layer : loads->layers)
+    layers.push_back({{"layer", layer.layer}, {"load", layer.load}});
+  return {{"mean", loads->mean}, {"layers", layers}};
+}
+
+OrderedJson LayerLoadsJson(const JobDetails& details) {
+  if (!details.rank_loads.has_value() && !details.expert_loads.has_value()) return nullptr;
+  return {{"ranks", LayerLoadsJson(details.rank_loads)}, {"experts", LayerLoadsJson(details.expert_loads)}};
+}
+
 OrderedJson ValidationJson(const JobDetails& details) {
   if (!details.validation.has_value()) return nullptr;
   return {{"iteration", details.validation->first}, {"loss", details.validation->second}};
@@ -84,6 +97,8 @@ JobDetails DetailsOf(const v1::GetJobResponse& response) {
     details.task_losses = TaskLossesOf(last, response.job());
     details.router_losses = RouterLossesOf(last);
     details.dropped_expert_rows = DroppedExpertRowsOf(last);
+    details.rank_loads = RankLoads(last);
+    details.expert_loads = ExpertLoads(last);
   }
   details.validation = LastValidationOf(response);
   return details;
@@ -122,6 +137,12 @@ std::string LossesText(const std::string& job, const JobDetails& details) {
                           "\nexperts of job %s had no room for %.2f %% of the rows in its last iteration\n",
                           job, 100 * *details.dropped_expert_rows);
   }
+  if (details.rank_loads.has_value())
+    absl::StrAppend(&text, "\nfullest ranks that divide experts of job ", job,
+                    " in its last iteration, over the mean: ", LayerLoadsText(*details.rank_loads), "\n");
+  if (details.expert_loads.has_value())
+    absl::StrAppend(&text, "\nfullest experts of job ", job,
+                    " in its last iteration, over the mean: ", LayerLoadsText(*details.expert_loads), "\n");
   if (details.validation.has_value()) {
     absl::StrAppendFormat(&text, "\nvalidation of job %s: loss %.4f after iteration %d\n", job,
                           details.validation->second, details.validation->first);
@@ -133,7 +154,8 @@ nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details) {
   if (!details.has_value()) {
     return {{"mesh", nullptr},          {"strategies", nullptr},          {"active_strategies", nullptr},
             {"active_from", nullptr},   {"share_weights", nullptr},       {"task_losses", nullptr},
-            {"router_losses", nullptr}, {"dropped_expert_rows", nullptr}, {"validation", nullptr}};
+            {"router_losses", nullptr}, {"dropped_expert_rows", nullptr}, {"layer_loads", nullptr},
+            {"validation", nullptr}};
   }
   return {{"mesh", MeshJson(details->mesh)},
           {"strategies", StrategiesJson(details->strategies)},
@@ -146,6 +168,7 @@ nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details) {
           {"router_losses", RouterLossesJson(*details)},
           {"dropped_expert_rows",
            details->dropped_expert_rows.has_value() ? OrderedJson(*details->dropped_expert_rows) : nullptr},
+          {"layer_loads", LayerLoadsJson(*details)},
           {"validation", ValidationJson(*details)}};
 }
 

@@ -11,6 +11,7 @@
 
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/active_strategies.h"
+#include "planner/cli/expert_layers.h"
 
 namespace penstock::cli {
 
@@ -33,6 +34,9 @@ struct JobDetails {
   std::optional<RouterLosses> router_losses = {};
   // Of the last iteration, where experts have a capacity: the share of rows that were dropped.
   std::optional<double> dropped_expert_rows = {};
+  // Of the last iteration, where workers count rows: of ranks that divide experts, and of experts.
+  std::optional<LayerLoads> rank_loads = {};
+  std::optional<LayerLoads> expert_loads = {};
   // The last iteration that was validated on the ranks, and the loss; nothing: none was.
   std::optional<std::pair<uint64_t, double>> validation = {};
 };
@@ -49,7 +53,7 @@ uint64_t RankCount(const JobDetails& details);
 std::string LossesText(const std::string& job, const JobDetails& details);
 
 // {mesh, strategies, active_strategies, active_from, share_weights, task_losses, router_losses,
-// dropped_expert_rows, validation}; all null without details.
+// dropped_expert_rows, layer_loads, validation}; all null without details.
 nlohmann::ordered_json ToJson(const std::optional<JobDetails>& details);
 
 }  // namespace penstock::cli

@@ -85,6 +85,7 @@ struct IterationReport {
   double router_balance_loss = 0;
   double router_z_loss = 0;
   std::vector<uint64_t> expert_rows = {};
+  std::vector<uint64_t> fullest_expert_rows = {};
   uint64_t routed_expert_rows = 0;
   uint64_t dropped_expert_rows = 0;
   double gradient_norm = 0;

@@ -104,6 +104,8 @@ v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationRe
   request.set_router_balance_loss(report.router_balance_loss);
   request.set_router_z_loss(report.router_z_loss);
   request.mutable_expert_rows()->Assign(report.expert_rows.begin(), report.expert_rows.end());
+  request.mutable_fullest_expert_rows()->Assign(report.fullest_expert_rows.begin(),
+                                                report.fullest_expert_rows.end());
   request.set_routed_expert_rows(report.routed_expert_rows);
   request.set_dropped_expert_rows(report.dropped_expert_rows);
   request.set_gradient_norm(report.gradient_norm);

@@ -13,9 +13,10 @@ namespace penstock::worker {
 struct ExpertLoads {
   // Rows of the fullest expert over an even share, of the layer where that is most; 0: there were none.
   double fullest = 0;
-  // Where ranks divide experts, of each layer that has some, from the lowest up: the rows that came to this
-  // rank's. Else none.
+  // Of each layer that has experts, from the lowest up: the rows that came to this rank's, and those that
+  // came to the fullest of them.
   std::vector<uint64_t> rows = {};
+  std::vector<uint64_t> fullest_rows = {};
   // Where experts take so many rows of a sample at most: those that tokens of this rank asked for, and those
   // of them that were not taken. Of passes that ran again to recompute, again.
   uint64_t routed = 0;
@@ -38,13 +39,12 @@ class ExpertLoad {
     dropped_ += static_cast<uint64_t>(dropped);
   }
 
-  // Adds what came since the last call. `divided`: ranks divide the experts.
-  void TakeTo(ExpertLoads& loads, bool divided) {
-    const double most =
-        rows_.empty() ? 0 : static_cast<double>(*std::max_element(rows_.begin(), rows_.end()));
-    if (even_ > 0) loads.fullest = std::max(loads.fullest, most / even_);
-    if (divided)
-      loads.rows.push_back(static_cast<uint64_t>(std::accumulate(rows_.begin(), rows_.end(), int64_t{0})));
+  // Adds what came since the last call.
+  void TakeTo(ExpertLoads& loads) {
+    const int64_t most = rows_.empty() ? 0 : *std::max_element(rows_.begin(), rows_.end());
+    if (even_ > 0) loads.fullest = std::max(loads.fullest, static_cast<double>(most) / even_);
+    loads.rows.push_back(static_cast<uint64_t>(std::accumulate(rows_.begin(), rows_.end(), int64_t{0})));
+    loads.fullest_rows.push_back(static_cast<uint64_t>(most));
     loads.routed += std::exchange(routed_, 0);
     loads.dropped += std::exchange(dropped_, 0);
     rows_.clear();

@@ -419,8 +419,7 @@ void TransformerStage::ZeroGradients() { parameters_.gradients.zero_(); }
 ExpertLoads TransformerStage::TakeExpertLoads() {
   ExpertLoads loads;
   for (const LayerPart& layer : parts_.target.layers) {
-    if (layer.feed_forward.experts.has_value())
-      layer.feed_forward.experts->load->TakeTo(loads, group_.place().experts > 1);
+    if (layer.feed_forward.experts.has_value()) layer.feed_forward.experts->load->TakeTo(loads);
   }
   return loads;
 }

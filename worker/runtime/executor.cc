@@ -90,6 +90,8 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
     const ExpertLoads loads = stage->TakeExpertLoads();
     result.expert_load = std::max(result.expert_load, loads.fullest);
     result.expert_rows.insert(result.expert_rows.end(), loads.rows.begin(), loads.rows.end());
+    result.fullest_expert_rows.insert(result.fullest_expert_rows.end(), loads.fullest_rows.begin(),
+                                      loads.fullest_rows.end());
     result.routed_expert_rows += loads.routed;
     result.dropped_expert_rows += loads.dropped;
     const RouterLosses losses = stage->TakeRouterLosses();

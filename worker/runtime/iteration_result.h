@@ -27,8 +27,9 @@ struct IterationResult {
   int64_t peak_memory_bytes = 0;
   // Of all layers with experts: the most rows that an expert of this rank had, over an even share; 0: none.
   double expert_load = 0;
-  // See ReportIterationRequest.expert_rows.
+  // See ReportIterationRequest.expert_rows and fullest_expert_rows.
   std::vector<uint64_t> expert_rows = {};
+  std::vector<uint64_t> fullest_expert_rows = {};
   // See ReportIterationRequest.routed_expert_rows.
   uint64_t routed_expert_rows = 0;
   uint64_t dropped_expert_rows = 0;

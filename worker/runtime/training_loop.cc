@@ -19,6 +19,7 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .router_balance_loss = result.router_balance_loss,
           .router_z_loss = result.router_z_loss,
           .expert_rows = std::move(result.expert_rows),
+          .fullest_expert_rows = std::move(result.fullest_expert_rows),
           .routed_expert_rows = result.routed_expert_rows,
           .dropped_expert_rows = result.dropped_expert_rows,
           .gradient_norm = result.gradient_norm,

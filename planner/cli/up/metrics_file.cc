@@ -9,6 +9,7 @@
 #include "common/names/part_name.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/dropped_rows.h"
+#include "planner/cli/expert_layers.h"
 #include "planner/cli/units.h"
 #include "planner/cli/up/run_summary.h"
 
@@ -35,6 +36,12 @@ absl::Status KeepBefore(const std::string& path, uint64_t first_iteration) {
   return WriteFileAtomically(path, kept);
 }
 
+void AddLoads(const char* name, const std::optional<LayerLoads>& loads, Json& line) {
+  if (!loads.has_value()) return;
+  const LayerLoad& worst = loads->layers.front();
+  line[name] = {{"mean", loads->mean}, {"worst", worst.load}, {"worst_layer", worst.layer}};
+}
+
 // nlohmann writes the shortest number that is read as the same.
 std::string LineOf(const v1::IterationSummary& iteration, const std::vector<TaskCounts>& tasks) {
   Json line = {{"iteration", iteration.iteration()},
@@ -55,6 +62,8 @@ std::string LineOf(const v1::IterationSummary& iteration, const std::vector<Task
   if (iteration.router_balance_loss() > 0) line["router_balance_loss"] = iteration.router_balance_loss();
   if (iteration.router_z_loss() > 0) line["router_z_loss"] = iteration.router_z_loss();
   if (iteration.routed_expert_rows() > 0) line["dropped_expert_rows"] = DroppedShare(iteration);
+  AddLoads("fullest_expert_ranks", RankLoads(iteration), line);
+  AddLoads("fullest_experts", ExpertLoads(iteration), line);
   if (!tasks.empty()) line["tasks"] = ToJson(tasks);
   return line.dump();
 }

@@ -4,11 +4,18 @@
 #include "common/names/part_name.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/dropped_rows.h"
+#include "planner/cli/expert_layers.h"
 #include "planner/cli/units.h"
 #include "planner/cli/up/run_summary.h"
 
 namespace penstock::cli {
 namespace {
+
+void AddLoadScalars(const char* name, const std::optional<LayerLoads>& loads, std::vector<Scalar>& scalars) {
+  if (!loads.has_value()) return;
+  scalars.push_back({absl::StrCat("experts/", name, "_mean"), loads->mean});
+  scalars.push_back({absl::StrCat("experts/", name, "_worst_layer"), loads->layers.front().load});
+}
 
 std::vector<Scalar> ScalarsOf(const v1::IterationSummary& iteration, const std::vector<TaskCounts>& tasks) {
   std::vector<Scalar> scalars;
@@ -22,6 +29,8 @@ std::vector<Scalar> ScalarsOf(const v1::IterationSummary& iteration, const std::
   if (iteration.router_z_loss() > 0) scalars.push_back({"train/router_z_loss", iteration.router_z_loss()});
   if (iteration.routed_expert_rows() > 0)
     scalars.push_back({"train/dropped_expert_rows", DroppedShare(iteration)});
+  AddLoadScalars("fullest_rank", RankLoads(iteration), scalars);
+  AddLoadScalars("fullest_expert", ExpertLoads(iteration), scalars);
   scalars.push_back({"train/learning_rate", iteration.learning_rate()});
   scalars.push_back({"speed/tokens_per_second", TokensPerSecond(iteration)});
   scalars.push_back({"speed/iteration_ms", Milliseconds(iteration.measured_ns())});

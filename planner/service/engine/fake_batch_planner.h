@@ -141,13 +141,16 @@ class FakeBatchPlanner final : public BatchPlanner {
   }
 
  private:
-  // One stage a rank.
-  static v1::Topology TopologyOf(const v1::Mesh& mesh) {
+  // One stage a rank; layers divided evenly.
+  v1::Topology TopologyOf(const v1::Mesh& mesh) const {
     v1::Topology topology;
     uint32_t rank = 0;
     for (uint32_t replica = 0; replica < mesh.data(); ++replica) {
       v1::ReplicaTopology* made = topology.add_replicas();
-      for (uint32_t stage = 0; stage < mesh.pipeline(); ++stage) made->add_stages()->add_ranks(rank++);
+      for (uint32_t stage = 0; stage < mesh.pipeline(); ++stage) {
+        made->add_stages()->add_ranks(rank++);
+        made->mutable_stages()->rbegin()->set_decoder_layers(job_.model().layers() / mesh.pipeline());
+      }
     }
     return topology;
   }

@@ -163,6 +163,29 @@ MetricSamples ExpertLoads(const PlannerEngine& engine) {
   return samples;
 }
 
+// Series of a job are twice as many at most; no model that anybody trains has more layers.
+constexpr int kMostLayerSamples = 256;
+
+// Of the last iteration of each job whose workers count rows.
+MetricSamples ExpertLayerLoads(const PlannerEngine& engine) {
+  MetricSamples samples;
+  for (const auto& job : engine.Jobs()) {
+    const auto summary = job->LastSummary();
+    if (!summary.has_value()) continue;
+    for (int i = 0; i < std::min(summary->expert_layers_size(), kMostLayerSamples); ++i) {
+      const v1::ExpertLayerLoad& load = summary->expert_layers(i);
+      const auto add = [&](const char* of, double ratio) {
+        if (ratio > 0)
+          samples.push_back(
+              {{{kJobLabel, job->id()}, {"layer", absl::StrCat(load.layer())}, {"of", of}}, ratio});
+      };
+      add("rank", load.fullest_rank());
+      add("expert", load.fullest_expert());
+    }
+  }
+  return samples;
+}
+
 // Of models whose experts have a capacity.
 MetricSamples DroppedExpertRows(const PlannerEngine& engine) {
   MetricSamples samples;
@@ -331,6 +354,10 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "Rows of the fullest of the ranks that divide experts, over an even share, by fitted costs, of jobs "
       "that run. 1: routers are even.",
       ExpertLoads);
+  add("penstock_expert_layer_load_ratio",
+      "Rows of a layer's fullest expert, or of the fullest of the ranks that divide its experts, over the "
+      "mean, in a job's last iteration. 1: its router is even. Of 256 layers with experts at most.",
+      ExpertLayerLoads);
   add("penstock_dropped_expert_rows_ratio",
       "Rows of tokens that experts had no room for in a job's last iteration, over all: of models with a "
       "capacity of experts.",

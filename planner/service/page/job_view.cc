@@ -65,6 +65,8 @@ std::string JobAsJson(const Job& job) {
   *response.mutable_job() = Shown(job.SpecNow(), strategies);
   const size_t last = std::min(iterations.size(), kLastIterations);
   response.mutable_iterations()->Add(iterations.end() - static_cast<int64_t>(last), iterations.end());
+  for (int i = 0; i + 1 < response.iterations_size(); ++i)
+    response.mutable_iterations(i)->clear_expert_layers();
   return absl::StrCat("{\"job\":", ToJson(response),
                       ",\"history\":", HistoryAsJson(iterations, kHistoryPoints).dump(), "}");
 }

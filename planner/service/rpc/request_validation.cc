@@ -116,6 +116,21 @@ absl::Status ValidateMeasured(absl::string_view field, double value) {
   return value < 0 ? Invalid(field, " is ", value, ": at least 0") : absl::OkStatus();
 }
 
+absl::Status ValidateExpertRows(const v1::ReportIterationRequest& request) {
+  const int layers = request.expert_rows_size();
+  if (layers > static_cast<int>(core::kMostLayers))
+    return Invalid("expert_rows has ", layers, " entries: at most ", core::kMostLayers);
+  if (request.fullest_expert_rows().empty()) return absl::OkStatus();
+  if (request.fullest_expert_rows_size() != layers)
+    return Invalid("fullest_expert_rows has ", request.fullest_expert_rows_size(),
+                   " entries, but expert_rows has ", layers, ": none, or as many");
+  for (int i = 0; i < layers; ++i)
+    if (request.fullest_expert_rows(i) > request.expert_rows(i))
+      return Invalid("fullest_expert_rows[", i, "] is ", request.fullest_expert_rows(i),
+                     ", but all experts of the rank have ", request.expert_rows(i));
+  return absl::OkStatus();
+}
+
 // `of`: the field that has them, with its dot; "" of the request's own. `finite`: a run whose training loss
 // is not ends, and its workers report no iteration; that of a validation is what the parameters make of the
 // data.
@@ -229,6 +244,7 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
   if (request.dropped_expert_rows() > request.routed_expert_rows())
     return Invalid("dropped_expert_rows is ", request.dropped_expert_rows(), ", but routed_expert_rows is ",
                    request.routed_expert_rows());
+  PENSTOCK_RETURN_IF_ERROR(ValidateExpertRows(request));
   if (!std::isfinite(request.learning_rate()) || request.learning_rate() < 0) {
     return Invalid("learning_rate is ", request.learning_rate(), ": a number of at least 0");
   }

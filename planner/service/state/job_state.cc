@@ -9,6 +9,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "planner/service/state/check_log.h"
+#include "planner/service/state/expert_layers.h"
 #include "planner/service/state/summary.h"
 
 namespace penstock {
@@ -272,6 +273,11 @@ void JobState::SumUp(uint64_t iteration) {
   const store::v1::IterationPlanned* plan = PlanOf(iteration);
   if (plan == nullptr) return;  // a rank reported it before it was planned: no engine takes that
   v1::IterationSummary summary = Summarize(*plan, reports);
+  if (plan->strategy() < topologies_.size()) {
+    for (v1::ExpertLayerLoad& load :
+         ExpertLayersOf(spec_, topologies_[plan->strategy()], plan->strategy(), reports))
+      *summary.add_expert_layers() = std::move(load);
+  }
   summary.set_planned_ahead(static_cast<uint32_t>(std::max(planned_.next(), iteration + 1) - iteration - 1));
   summaries_.Add(std::move(summary));
 }

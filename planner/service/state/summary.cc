@@ -149,6 +149,8 @@ store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
   figures.set_router_z_loss(report.router_z_loss());
   figures.set_routed_expert_rows(report.routed_expert_rows());
   figures.set_dropped_expert_rows(report.dropped_expert_rows());
+  *figures.mutable_expert_rows() = report.expert_rows();
+  *figures.mutable_fullest_expert_rows() = report.fullest_expert_rows();
   if (report.has_validation()) {
     *figures.mutable_validation() = report.validation();
     figures.mutable_validation()->clear_instructions();

@@ -15,7 +15,7 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan, double waiting_share
 store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
                                        const v1::ReportIterationRequest& report);
 
-// `reports`: of all ranks. planned_ahead is left 0.
+// `reports`: of all ranks. planned_ahead is left 0, and expert_layers are left to ExpertLayersOf.
 v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
                                const std::vector<store::v1::IterationReported>& reports);
 

@@ -13,6 +13,8 @@ void SummaryHistory::Add(v1::IterationSummary summary) {
   put_aside_.clear();
   summaries_.push_back(std::move(summary));
   if (summaries_.size() > kKept) summaries_.pop_front();
+  if (summaries_.size() > kKeptWithLayers)
+    summaries_[summaries_.size() - kKeptWithLayers - 1].clear_expert_layers();
 }
 
 void SummaryHistory::BeginAt(uint64_t first_iteration) {

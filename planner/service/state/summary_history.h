@@ -1,4 +1,5 @@
-// The summaries of the iterations that a job has completed, ascending; the newest are kept.
+// The summaries of the iterations that a job has completed, ascending; the newest are kept, and of these the
+// newest with what they say layer by layer.
 //
 // A new epoch that begins with an earlier iteration does it and what follows again: their summaries are put
 // aside. They are true after all where an epoch begins behind them before any was done again: a rank that
@@ -23,6 +24,8 @@ namespace penstock {
 class SummaryHistory {
  public:
   static constexpr size_t kKept = 4096;
+  // With expert_layers: a kilobyte or two each of models with some dozens of layers.
+  static constexpr size_t kKeptWithLayers = 256;
 
   SummaryHistory() = default;
   // As saved, of a job whose ranks have all reported what is before `completed`: what follows is put aside.

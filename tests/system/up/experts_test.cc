@@ -2,6 +2,7 @@
 // says it and plans with it.
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_split.h"
 #include "tests/system/up/up_fixture.h"
 
 namespace penstock {
@@ -70,6 +71,13 @@ class ExpertsTest : public UpTest {
     return arguments;
   }
 
+  // Of the last iteration.
+  Json LastMetrics() const {
+    std::vector<std::string> lines =
+        absl::StrSplit(ReadFile(RunDir() + "/metrics.jsonl").value_or(""), '\n', absl::SkipEmpty());
+    return lines.empty() ? Json() : Json::parse(lines.back(), nullptr, /*allow_exceptions=*/false);
+  }
+
   // Of the costs that the run ended with.
   Json Loads() const {
     const Json measured = Json::parse(ReadFile(RunDir() + "/measured.json").value_or("{}"), nullptr,
@@ -87,6 +95,11 @@ TEST_F(ExpertsTest, ARouterThatSendsAllTokensToOneExpertIsNamedAndPlannedFor) {
   ASSERT_EQ(loads.size(), 1) << loads;
   EXPECT_EQ(loads[0]["ranks"], 2);
   EXPECT_EQ(loads[0]["fullest"], 2);
+  // In every layer one of two ranks has all rows, and one of four experts.
+  const Json metrics = LastMetrics();
+  EXPECT_EQ(metrics["fullest_expert_ranks"], Json({{"mean", 2}, {"worst", 2}, {"worst_layer", 1}}))
+      << metrics;
+  EXPECT_EQ(metrics["fullest_experts"], Json({{"mean", 4}, {"worst", 4}, {"worst_layer", 1}}));
 }
 
 TEST_F(ExpertsTest, CostsThatAreFixedDoNotFollowRouters) {

@@ -10,6 +10,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 v1::GetJobResponse Response() {
   v1::GetJobResponse response;
@@ -31,6 +32,7 @@ TEST(JobDetails, NothingIsSaidOfWhatAJobDoesNotHave) {
   EXPECT_EQ(json["mesh"]["data"], 3);
   EXPECT_TRUE(json["router_losses"].is_null());
   EXPECT_TRUE(json["dropped_expert_rows"].is_null());
+  EXPECT_TRUE(json["layer_loads"].is_null());
   EXPECT_TRUE(json["validation"].is_null());
 }
 
@@ -72,10 +74,39 @@ TEST(JobDetails, LossesAreThoseOfTheLastIterationAndOfTheLastValidation) {
   EXPECT_EQ(json["validation"]["iteration"], 7);
 }
 
+TEST(JobDetails, LayersWhoseExpertsAreFullestAreNamed) {
+  v1::GetJobResponse response = Response();
+  const std::vector<std::pair<double, double>> loads = {{1, 2}, {1.5, 2.5}, {1.25, 1.5}, {1.25, 4}};
+  for (const auto& [rank, expert] : loads) {
+    v1::ExpertLayerLoad* const load = response.mutable_iterations(1)->add_expert_layers();
+    load->set_layer(static_cast<uint32_t>(2 * response.iterations(1).expert_layers_size()));
+    load->set_fullest_rank(rank);
+    load->set_fullest_expert(expert);
+  }
+  JobDetails details = DetailsOf(response);
+  EXPECT_THAT(LossesText("mix", details),
+              AllOf(HasSubstr("fullest ranks that divide experts of job mix in its last iteration, over the "
+                              "mean: 1.25 in the mean of 4 layers, most in layer 4 (1.50), layer 6 (1.25) "
+                              "and layer 8 (1.25)\n"),
+                    HasSubstr("fullest experts of job mix in its last iteration, over the mean: 2.50 in the "
+                              "mean of 4 layers, most in layer 8 (4.00), layer 4 (2.50) and layer 2 "
+                              "(2.00)\n")));
+  const auto json = ToJson(details)["layer_loads"];
+  EXPECT_EQ(json["ranks"]["mean"], 1.25);
+  EXPECT_EQ(json["experts"]["layers"].size(), 4);
+  EXPECT_EQ(json["experts"]["layers"][0], nlohmann::ordered_json({{"layer", 8}, {"load", 4}}));
+
+  for (v1::ExpertLayerLoad& load : *response.mutable_iterations(1)->mutable_expert_layers())
+    load.clear_fullest_rank();
+  details = DetailsOf(response);
+  EXPECT_THAT(LossesText("mix", details), Not(HasSubstr("fullest ranks")));
+  EXPECT_TRUE(ToJson(details)["layer_loads"]["ranks"].is_null());
+}
+
 TEST(JobDetails, AJobOfWhichNothingIsKnownHasTheSameFields) {
   const auto json = ToJson(std::nullopt);
   for (const char* field : {"mesh", "strategies", "active_strategies", "active_from", "task_losses",
-                            "router_losses", "dropped_expert_rows", "validation"})
+                            "router_losses", "dropped_expert_rows", "layer_loads", "validation"})
     EXPECT_TRUE(json.contains(field) && json[field].is_null()) << field;
 }
 

@@ -105,6 +105,41 @@ TEST_F(PlannerMetricsTest, AStoreThatFailsIsSeenInMetricsAndInTheStatusOfJobs) {
   EXPECT_THAT(job->Status().store_failure(), HasSubstr("the store was stopped"));
 }
 
+TEST_F(PlannerMetricsTest, LayersOfTheLastIterationTellHowEvenlyTheirExpertsWereUsed) {
+  Watch();
+  v1::JobSpec spec = MakeJob("job", 2);
+  spec.mutable_model()->set_layers(4);
+  spec.mutable_model()->set_experts(4);
+  spec.mutable_model()->add_dense_layers(2);
+  const auto job = Register(spec);
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+  const auto report = [&](uint32_t rank, uint64_t iteration, const std::vector<uint64_t>& fullest) {
+    Reader reader(job, StreamRequest(rank, iteration));
+    ASSERT_TRUE(reader.Next().has_value());
+    v1::ReportIterationRequest made = MakeReport(rank, iteration);
+    for (const uint64_t rows : fullest) {
+      made.add_expert_rows(80);
+      made.add_fullest_expert_rows(rows);
+    }
+    const absl::Status reported = job->ReportIteration(made);
+    ASSERT_TRUE(reported.ok()) << reported;
+  };
+  report(0, 0, {30});
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_expert_layer_load_ratio{")));
+  report(1, 0, {20, 70});
+  const std::string text = registry_.Text();
+  for (const char* line :
+       {"penstock_expert_layer_load_ratio{layer=\"1\",of=\"expert\",training_job=\"job\"} 1.5\n",
+        "penstock_expert_layer_load_ratio{layer=\"3\",of=\"expert\",training_job=\"job\"} 1\n",
+        "penstock_expert_layer_load_ratio{layer=\"4\",of=\"expert\",training_job=\"job\"} 3.5\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_THAT(text, Not(HasSubstr("penstock_expert_layer_load_ratio{layer=\"2\"")));
+  EXPECT_THAT(text, Not(HasSubstr("of=\"rank\""))) << "no ranks divide experts";
+  const store::v1::JobSnapshot saved = job->Snapshot();
+  ASSERT_EQ(saved.summaries_size(), 1);
+  EXPECT_EQ(saved.summaries(0).expert_layers_size(), 3);
+}
+
 TEST_F(PlannerMetricsTest, AJobsEpochGrowsWhenItsWorkersBeginAgain) {
   Watch();
   const auto job = Register(MakeJob("job"));

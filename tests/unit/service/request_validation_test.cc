@@ -173,6 +173,23 @@ TEST(RequestValidationTest, NormsOfPartsAscendAndAreNotNegative) {
   EXPECT_THAT(Validate(with({{v1::MODEL_PART_HEAD, -1}})), Fails(kInvalid, "part_norms[0].norm is -1"));
 }
 
+TEST(RequestValidationTest, RowsOfTheFullestExpertAreAmongThoseOfItsRank) {
+  const auto with = [](const std::vector<uint64_t>& rows, const std::vector<uint64_t>& fullest) {
+    v1::ReportIterationRequest report = MakeReport(0, 7);
+    report.mutable_expert_rows()->Assign(rows.begin(), rows.end());
+    report.mutable_fullest_expert_rows()->Assign(fullest.begin(), fullest.end());
+    return report;
+  };
+  EXPECT_TRUE(Validate(with({5, 0}, {5, 0})).ok());
+  EXPECT_TRUE(Validate(with({5, 0}, {})).ok()) << "of a worker that does not tell";
+  EXPECT_THAT(Validate(with({5, 0}, {3})),
+              Fails(kInvalid, "fullest_expert_rows has 1 entries, but expert_rows has 2"));
+  EXPECT_THAT(Validate(with({5, 2}, {5, 3})),
+              Fails(kInvalid, "fullest_expert_rows[1] is 3, but all experts of the rank have 2"));
+  EXPECT_THAT(Validate(with(std::vector<uint64_t>(4097, 1), {})),
+              Fails(kInvalid, "expert_rows has 4097 entries: at most 4096"));
+}
+
 TEST(RequestValidationTest, AWorkerTellsItsHost) {
   auto request = MakeRegistration(1);
   request.clear_host();

@@ -72,5 +72,18 @@ TEST(SummaryHistoryTest, KeepsTheNewest) {
   EXPECT_EQ(history.summaries().front().iteration(), 3u);
 }
 
+TEST(SummaryHistoryTest, LayersAreThoseOfTheNewestIterationsAlone) {
+  SummaryHistory history;
+  constexpr uint64_t kOlder = 10;
+  for (uint64_t iteration = 0; iteration < SummaryHistory::kKeptWithLayers + kOlder; ++iteration) {
+    v1::IterationSummary summary;
+    summary.set_iteration(iteration);
+    summary.add_expert_layers()->set_layer(1);
+    history.Add(summary);
+  }
+  for (const v1::IterationSummary& summary : history.summaries())
+    EXPECT_EQ(summary.expert_layers_size(), summary.iteration() < kOlder ? 0 : 1) << summary.iteration();
+}
+
 }  // namespace
 }  // namespace penstock

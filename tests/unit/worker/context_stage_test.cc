@@ -279,7 +279,10 @@ TEST(RanksOfExperts, AreCorrectWhereAllTokensGoToOneRankAndToOthersNone) {
   // Two of four experts have all rows, and each of them twice its share.
   const ExpertLoads undivided = whole.TakeExpertLoads();
   EXPECT_EQ(undivided.fullest, 2);
-  EXPECT_TRUE(undivided.rows.empty());
+  ASSERT_EQ(undivided.rows.size(), 4);
+  EXPECT_GT(undivided.rows.front(), 0);
+  EXPECT_EQ(undivided.rows, std::vector<uint64_t>(4, undivided.rows.front()));
+  EXPECT_EQ(undivided.fullest_rows, std::vector<uint64_t>(4, undivided.rows.front() / 2));
   EXPECT_EQ(std::ranges::count_if(loads, [](const ExpertLoads& load) { return load.fullest > 1; }), 2);
   // In each layer as many rows on either of these two, and none on the others.
   const auto rows_of = [](const ExpertLoads& load) { return load.rows; };
@@ -289,6 +292,7 @@ TEST(RanksOfExperts, AreCorrectWhereAllTokensGoToOneRankAndToOthersNone) {
   EXPECT_EQ(most, std::vector<uint64_t>(4, most.front()));
   EXPECT_EQ(std::ranges::count(loads, most, rows_of), 2);
   EXPECT_EQ(std::ranges::count(loads, std::vector<uint64_t>(4, 0), rows_of), 2);
+  for (const ExpertLoads& load : loads) EXPECT_EQ(load.fullest_rows, load.rows) << "one expert a rank";
   Result sum;
   for (const Result& part : parts) Add(part, sum);
   EXPECT_LT(RelativeDifference(sum, whole.result()), 1e-12);

@@ -142,6 +142,7 @@ class AsyncJob:
         gradient_norm: float = 0.0,
         part_norms: Mapping[str, float] | None = None,
         expert_rows: Iterable[int] = (),
+        fullest_expert_rows: Iterable[int] = (),
         measured: Iterable[MeasuredInstruction] = (),
         validation: MeasuredValidation | None = None,
         timeout: float | None = None,
@@ -157,6 +158,7 @@ class AsyncJob:
             gradient_norm=gradient_norm,
             part_norms=part_norms or {},
             expert_rows=expert_rows,
+            fullest_expert_rows=fullest_expert_rows,
             measured=measured,
             validation=validation,
         )

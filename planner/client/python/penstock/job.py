@@ -165,6 +165,7 @@ class Job:
         gradient_norm: float = 0.0,
         part_norms: Mapping[str, float] | None = None,
         expert_rows: Iterable[int] = (),
+        fullest_expert_rows: Iterable[int] = (),
         measured: Iterable[MeasuredInstruction] = (),
         validation: MeasuredValidation | None = None,
         timeout: float | None = None,
@@ -176,7 +177,8 @@ class Job:
         measured  what instructions took: the planner's costs follow it (docs/costs.md)
         part_norms  norms of the gradients that the rank speaks for, by part of the model ("embedding", "attention",
                     "feed_forward", "experts", "router", "norms", "head"): of each parameter one rank of the job does
-        expert_rows  where ranks divide experts, the rows that came to the rank's, layer by layer: costs follow them
+        expert_rows  the rows that came to the rank's experts, layer by layer: costs follow them where ranks divide experts
+        fullest_expert_rows  of these the rows of the fullest expert, layer by layer
         validation  what was found, where the batch has one
 
         Raises FailedPrecondition for an iteration that is not planned, InvalidArgument for an instruction that it has not.
@@ -191,6 +193,7 @@ class Job:
             gradient_norm=gradient_norm,
             part_norms=part_norms or {},
             expert_rows=expert_rows,
+            fullest_expert_rows=fullest_expert_rows,
             measured=measured,
             validation=validation,
         )

@@ -132,6 +132,7 @@ def reports_of(
     gradient_norm: float,
     part_norms: Mapping[str, float],
     expert_rows: Iterable[int],
+    fullest_expert_rows: Iterable[int],
     measured: Iterable[MeasuredInstruction],
     validation: MeasuredValidation | None,
 ) -> list[planner_service_pb2.ReportIterationRequest]:
@@ -144,6 +145,7 @@ def reports_of(
         loss=loss,
         gradient_norm=gradient_norm,
         expert_rows=expert_rows,
+        fullest_expert_rows=fullest_expert_rows,
     )
     by_part = {_model_part(name): norm for name, norm in part_norms.items()}
     for part in sorted(by_part, key=planner_service_pb2.ModelPart.Value):
@@ -158,7 +160,7 @@ def reports_of(
         )
         report.instructions.add(id=one.id, start_ns=start, duration_ns=duration)
     if rank is None:
-        for of_one_rank in ("instructions", "part_norms", "expert_rows"):
+        for of_one_rank in ("instructions", "part_norms", "expert_rows", "fullest_expert_rows"):
             if getattr(report, of_one_rank):
                 raise ValueError(f"rank: is missing; {of_one_rank} are those of one rank")
     made = []

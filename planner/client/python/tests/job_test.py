@@ -199,13 +199,15 @@ class Programs(WithAJob):
         job = self.job()
         next(job.ahead([batch(0)], rank=0))
         for rank in range(job.ranks):
-            job.report(0, rank, gradient_norm=5.0, part_norms={"head": 1.0, "embedding": 2.0} if rank == 0 else None, expert_rows=[3, 4])
+            job.report(0, rank, gradient_norm=5.0, part_norms={"head": 1.0, "embedding": 2.0} if rank == 0 else None, expert_rows=[3, 4], fullest_expert_rows=[2, 4])
         summary = job._connection.call(methods.GET_JOB, planner_service_pb2.GetJobRequest(job_id=job.spec.job_id), 60).iterations[0]
         self.assertEqual([(part.part, part.norm) for part in summary.part_norms], [(planner_service_pb2.MODEL_PART_EMBEDDING, 2.0), (planner_service_pb2.MODEL_PART_HEAD, 1.0)])
         with self.assertRaisesRegex(ValueError, "part_norms: 'tail' is no part of a model; those are embedding, attention, "):
             job.report(0, 0, part_norms={"tail": 1.0})
         with self.assertRaisesRegex(ValueError, "rank: is missing; expert_rows are those of one rank"):
             job.report(0, expert_rows=[1])
+        with self.assertRaisesRegex(ValueError, "rank: is missing; fullest_expert_rows are those of one rank"):
+            job.report(0, fullest_expert_rows=[1])
 
     def test_whole_plans_come_for_one_who_drives_all_ranks(self) -> None:
         job = self.job(look_ahead=2)

@@ -61,6 +61,19 @@ function validationLoss(iterations) {
   return [["validation loss", `${compact(validated.validation.loss)} after ${withCommas(validated.iteration)}`]];
 }
 
+// The layer in which `field` is most, over the mean; nothing where workers do not tell.
+function worstLayer(name, layers, field) {
+  const told = layers.filter((one) => one[field] > 0);
+  if (told.length === 0) return [];
+  const worst = told.reduce((most, one) => (one[field] > most[field] ? one : most));
+  const mean = told.reduce((sum, one) => sum + one[field], 0) / told.length;
+  return [[name, `${compact(worst[field])} in layer ${worst.layer}, ${compact(mean)} in the mean`]];
+}
+
+function expertLoads({expert_layers: layers}) {
+  return [...worstLayer("fullest expert over the mean", layers, "fullest_expert"), ...worstLayer("fullest expert rank over the mean", layers, "fullest_rank")];
+}
+
 function figuresOf(status, spec, iterations) {
   const last = iterations.at(-1);
   const all = spec.training === null ? 0 : Number(spec.training.iterations);
@@ -72,7 +85,7 @@ function figuresOf(status, spec, iterations) {
   return [...figures, ["loss", lossText(last.loss)], ...taskLosses(spec, last), ...validationLoss(iterations), ["tokens/s", compact(tokensPerSecond(last))],
           ["padding efficiency", share(ratio(last.real_tokens, last.computed_tokens))],
           ["bubble, planned / measured", `${share(last.predicted_bubble)} / ${share(last.bubble)}`],
-          ["measured against planned", share(ratio(last.measured_ns, last.predicted_ns))]];
+          ["measured against planned", share(ratio(last.measured_ns, last.predicted_ns))], ...expertLoads(last)];
 }
 
 function iterationRow(one) {

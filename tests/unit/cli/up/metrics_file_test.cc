@@ -71,6 +71,21 @@ TEST_F(MetricsFileTest, LossesOfRoutersStandBesideTheLossWhereThereAreSome) {
   EXPECT_EQ(Lines().front()["dropped_expert_rows"], 0.25);
 }
 
+TEST_F(MetricsFileTest, LoadsOfExpertsAreThoseOfTheWorstLayerAndTheMean) {
+  Write(0, {0}, 2.5);
+  EXPECT_FALSE(Lines().front().contains("fullest_experts"));
+  auto file = *MetricsFile::Open(path_, 0);
+  v1::IterationSummary iteration;
+  for (const double fullest : {1.5, 3.0, 1.5}) {
+    v1::ExpertLayerLoad* const load = iteration.add_expert_layers();
+    load->set_layer(static_cast<uint32_t>(iteration.expert_layers_size()));
+    load->set_fullest_expert(fullest);
+  }
+  ASSERT_TRUE(file.Add(iteration).ok());
+  EXPECT_EQ(Lines().front()["fullest_experts"], Json({{"mean", 2}, {"worst", 3}, {"worst_layer", 2}}));
+  EXPECT_FALSE(Lines().front().contains("fullest_expert_ranks")) << "no ranks divide them";
+}
+
 TEST_F(MetricsFileTest, PartsHaveNorms) {
   Write(0, {0}, 2.5);
   EXPECT_FALSE(Lines().front().contains("gradient_norms"));

@@ -51,6 +51,29 @@ class PageTest : public EngineFixture {
   EngineSlot slot_;
 };
 
+TEST_F(PageTest, LayersOfExpertsAreThoseOfTheLastIterationAlone) {
+  v1::JobSpec spec = MakeJob("job", 1);
+  spec.mutable_model()->set_layers(2);
+  spec.mutable_model()->set_experts(4);
+  const auto job = Register(spec);
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+  for (uint64_t iteration = 0; iteration < 2; ++iteration) {
+    ASSERT_TRUE(Reader(job, StreamRequest(0, iteration)).Next().has_value());
+    v1::ReportIterationRequest report = MakeReport(0, iteration);
+    for (const uint64_t fullest : {20, 30}) {
+      report.add_expert_rows(40);
+      report.add_fullest_expert_rows(fullest);
+    }
+    ASSERT_TRUE(job->ReportIteration(report).ok());
+  }
+  const Json iterations = Data("/data/job", "id=job")["job"]["iterations"];
+  ASSERT_EQ(iterations.size(), 2);
+  EXPECT_TRUE(iterations[0]["expert_layers"].empty());
+  ASSERT_EQ(iterations[1]["expert_layers"].size(), 2) << iterations[1];
+  EXPECT_EQ(iterations[1]["expert_layers"][1]["layer"], 2);
+  EXPECT_EQ(iterations[1]["expert_layers"][1]["fullest_expert"], 3);
+}
+
 TEST_F(PageTest, ListsJobsWithoutTheirWorkers) {
   const auto job = TrainedJob();
   Register(MakeJob("another"));
