@@ -15,6 +15,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/printable_text.h"
+#include "planner/cli/profile/analytic_command.h"
 #include "planner/cli/profile/measure_commands.h"
 #include "planner/cli/profile/profile_figures.h"
 #include "planner/cli/profile_file.h"
@@ -180,8 +181,8 @@ absl::Status RunCompare(const ProfileFlags& flags) {
 }  // namespace
 
 void AddProfileCommands(CommandSet& commands) {
-  CLI::App* profile =
-      commands.Add({.name = "profile", .purpose = "Measures, checks, shows and compares cost profiles"});
+  CLI::App* profile = commands.Add(
+      {.name = "profile", .purpose = "Measures, estimates, checks, shows and compares cost profiles"});
   profile->require_subcommand(1);
   const auto flags = std::make_shared<ProfileFlags>();
 
@@ -205,6 +206,7 @@ void AddProfileCommands(CommandSet& commands) {
   compare->add_flag("--json", flags->json, "One JSON object");
   commands.OnRun(compare, [flags] { return RunCompare(*flags); });
   AddMeasureCommands(commands, profile);
+  AddAnalyticCommand(commands, profile);
 }
 
 }  // namespace penstock::cli

@@ -63,7 +63,7 @@ absl::Status CheckProfiledLayers(const v1::JobSpec& job) {
   return Wrong(
       "job.profile.layers",
       "'dense' is missing, for the layers without experts (job.model.dense_layers); profile this model "
-      "with penstock-worker profile");
+      "with penstock-worker profile, or estimate it with penstock profile analytic");
 }
 
 }  // namespace penstock::core

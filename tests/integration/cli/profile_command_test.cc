@@ -74,5 +74,40 @@ TEST_F(ProfileCommand, MeasureRefusesWhatHasNoTimes) {
   EXPECT_THAT(nowhere.errors, AllOf(HasSubstr("--model"), HasSubstr("nowhere")));
 }
 
+// Qwen3 30B-A3B with dense layers between those with experts.
+TEST_F(ProfileCommand, AnAnalyticProfileOfAModelWithDenseLayersIsPlannedWith) {
+  const std::string profile = penstock_.folder().Path("some_experts.json");
+  const std::string lengths = penstock_.WriteLengths(64);
+  const std::vector<std::string> analytic = {
+      "profile",        "analytic", "--model", PENSTOCK_EXAMPLES "/qwen3_30b_a3b.json",
+      "--dense-layers", "1,3",      "--out",   profile};
+  std::vector<std::string> wide = analytic;
+  wide.insert(wide.end(), {"--dense-ffn", "6144", "--memory-gb", "141"});
+  const Ended made = penstock_.Run(wide);
+  ASSERT_EQ(made.code, 0) << made.errors;
+  EXPECT_THAT(made.output,
+              AllOf(HasSubstr("not measured: accelerators of 200 TFLOP/s"), HasSubstr("141 GB")));
+  const Ended show = penstock_.Run({"profile", "show", profile, "--json"});
+  ASSERT_EQ(show.code, 0) << show.errors;
+  const Json figures = Json::parse(show.output, nullptr, /*allow_exceptions=*/false)["figures"];
+  EXPECT_TRUE(figures.contains("dense layer, forward, ms")) << figures.dump();
+
+  const Ended plan = penstock_.Run({"plan", "--profile", profile, "--lengths", lengths, "--rows", "0:64",
+                                    "--pp", "2", "--dp", "1", "--cp", "8", "--ep", "8",
+                                    "--shard-optimizer-state", "--max-length", "2048", "--json"});
+  ASSERT_EQ(plan.code, 0) << plan.errors;
+  const double wide_ms = Json::parse(plan.output, nullptr, /*allow_exceptions=*/false)["makespan_ms"];
+
+  ASSERT_EQ(penstock_.Run(analytic).code, 0);
+  EXPECT_THAT(penstock_.Run({"profile", "compare", profile, profile}).output, HasSubstr("dense layer"));
+  std::vector<std::string> refused = {
+      "profile",        "analytic", "--model", PENSTOCK_EXAMPLES "/gpt_7b.json",
+      "--dense-layers", "1",        "--out",   profile};
+  const Ended without_experts = penstock_.Run(refused);
+  EXPECT_EQ(without_experts.code, 2);
+  EXPECT_THAT(without_experts.errors, HasSubstr("job.model.dense_layers"));
+  EXPECT_GT(wide_ms, 0);
+}
+
 }  // namespace
 }  // namespace penstock
