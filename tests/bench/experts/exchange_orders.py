@@ -105,6 +105,8 @@ def cases(data):
             of_kind = lengths(data, kind, 576 if kind != "multitask" else 2304, 2048 if kind == "uniform" else 8192)
             yield f"{name}, 8 replicas of 8 ranks, {kind}", file, of_kind, 8, 8
     yield "Qwen3 30B-A3B, one group of 64 ranks, uniform", qwen3_30b_a3b(), lengths(data, "uniform", 576, 2048), 1, 64
+    # As Megatron-Bridge#5094.
+    yield "Qwen3 30B-A3B, one group of 16 ranks, uniform", qwen3_30b_a3b(), lengths(data, "uniform", 1024, 4096), 1, 16
 
 
 def rows_by_expert(routing, experts, chosen, ranks, random_numbers):
