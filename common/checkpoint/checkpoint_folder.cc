@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_part.h"
+#include "common/files/errors.h"
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
 
@@ -23,11 +24,16 @@ absl::Status Damaged(const std::string& path, absl::string_view how) {
   return absl::DataLossError(absl::StrCat("'", path, "' is damaged: ", how));
 }
 
+bool IsNotThere(const std::error_code& error) {
+  return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+}
+
 absl::Status CheckSize(const Checkpoint& checkpoint, uint32_t rank) {
   const std::string path = PartPath(checkpoint.path, rank);
   std::error_code error;
   const uintmax_t size = fs::file_size(path, error);
-  if (error) return Damaged(path, error.message());
+  if (IsNotThere(error)) return Damaged(path, error.message());
+  if (error) return FileError(path, "looking at", error.value());
   if (checkpoint.manifest.parts.empty() || size == checkpoint.manifest.parts[rank].bytes)
     return absl::OkStatus();
   return Damaged(path, absl::StrCat("it has ", size, " bytes of ", checkpoint.manifest.parts[rank].bytes));
@@ -72,19 +78,27 @@ std::string RecordPath(const std::string& path, uint32_t rank) {
 
 std::string ManifestPath(const std::string& path) { return (fs::path(path) / "manifest.json").string(); }
 
-std::vector<uint64_t> CompleteCheckpoints(const std::string& directory) {
+absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& directory) {
   std::vector<uint64_t> iterations;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
+  fs::directory_iterator entry(directory, error);
+  if (IsNotThere(error)) return iterations;
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     uint64_t iteration = 0;
-    if (name.rfind(kPrefix, 0) == 0 && absl::SimpleAtoi(name.substr(kPrefix.size()), &iteration) &&
-        fs::exists(ManifestPath(entry.path().string()), error)) {
-      iterations.push_back(iteration);
-    }
+    if (name.rfind(kPrefix, 0) != 0 || !absl::SimpleAtoi(name.substr(kPrefix.size()), &iteration)) continue;
+    const std::string manifest = ManifestPath(entry->path().string());
+    std::error_code unknown;
+    if (fs::exists(manifest, unknown)) iterations.push_back(iteration);
+    if (unknown) return FileError(manifest, "looking at", unknown.value());
   }
+  if (error) return FileError(directory, "listing folder", error.value());
   std::ranges::sort(iterations, std::ranges::greater());
   return iterations;
+}
+
+std::vector<uint64_t> CompleteCheckpoints(const std::string& directory) {
+  return ListCheckpoints(directory).value_or(std::vector<uint64_t>());
 }
 
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& directory, uint64_t next_iteration,
@@ -94,8 +108,8 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& directory, uint64_t
   const absl::Status parts = CheckParts(checkpoint, depth);
   if (parts.ok()) return checkpoint;
   // It may have been removed meanwhile, as a whole: a newer one is complete.
-  std::error_code error;
-  if (!fs::exists(ManifestPath(checkpoint.path), error)) {
+  std::error_code unknown;
+  if (!fs::exists(ManifestPath(checkpoint.path), unknown) && !unknown) {
     return absl::NotFoundError(absl::StrCat("'", checkpoint.path, "' is not there any more"));
   }
   return parts;
@@ -112,11 +126,13 @@ absl::Status CheckPart(const Checkpoint& checkpoint, uint32_t rank) {
 absl::StatusOr<std::optional<Checkpoint>> NewestCheckpoint(
     const std::string& directory, CheckpointDepth depth, const OnDamagedCheckpoint& on_damaged,
     const std::function<bool(const Checkpoint&)>& wanted) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint64_t> iterations, ListCheckpoints(directory));
   absl::Status damage;
-  for (const uint64_t iteration : CompleteCheckpoints(directory)) {
+  for (const uint64_t iteration : iterations) {
     absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(directory, iteration, depth);
     if (checkpoint.ok() && (!wanted || wanted(*checkpoint))) return *std::move(checkpoint);
     if (checkpoint.ok() || absl::IsNotFound(checkpoint.status())) continue;
+    if (!absl::IsDataLoss(checkpoint.status())) return checkpoint.status();
     if (on_damaged) on_damaged(CheckpointPath(directory, iteration), checkpoint.status());
     damage.Update(checkpoint.status());
   }

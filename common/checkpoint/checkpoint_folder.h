@@ -48,7 +48,11 @@ std::string PartPath(const std::string& path, uint32_t rank);
 std::string RecordPath(const std::string& path, uint32_t rank);
 std::string ManifestPath(const std::string& path);
 
-// Iterations of the complete checkpoints, descending. None where there is no such folder.
+// Iterations of the complete checkpoints, descending. None where there is no such folder. Possible errors:
+// those of FileError (it cannot be read, for a moment or for good: what is there is not known).
+absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& directory);
+
+// The same for who loses nothing by not seeing one: none where the folder cannot be read.
 std::vector<uint64_t> CompleteCheckpoints(const std::string& directory);
 
 // Possible errors: NOT_FOUND (no such complete checkpoint), DATA_LOSS (it is damaged: names the file), those
@@ -64,7 +68,8 @@ absl::Status CheckPart(const Checkpoint& checkpoint, uint32_t rank);
 using OnDamagedCheckpoint = std::function<void(const std::string& path, const absl::Status& why)>;
 
 // Of the complete checkpoints for which `wanted` is true (none: all), the newest sound one; nullopt: there is
-// none at all. Possible errors: DATA_LOSS (there are some, and each is damaged: names the newest).
+// none at all. Possible errors: DATA_LOSS (there are some, and each is damaged: names the newest), those of
+// FileError (the folder, or one of those that count, cannot be read: it need not be damaged).
 absl::StatusOr<std::optional<Checkpoint>> NewestCheckpoint(
     const std::string& directory, CheckpointDepth depth, const OnDamagedCheckpoint& on_damaged,
     const std::function<bool(const Checkpoint&)>& wanted = nullptr);

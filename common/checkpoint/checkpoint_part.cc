@@ -1,10 +1,12 @@
 #include "common/checkpoint/checkpoint_part.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/files/errors.h"
 #include "common/hash/crc32.h"
 
 namespace penstock {
@@ -15,8 +17,9 @@ constexpr size_t kPieceBytes = size_t{1} << 20;
 }  // namespace
 
 absl::StatusOr<CheckpointPart> ReadPart(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("'", path, "' cannot be opened"));
+  if (!file) return FileError(path, "opening", errno);
   CheckpointPart part;
   std::string piece(kPieceBytes, '\0');
   while (file) {

@@ -14,7 +14,8 @@ namespace penstock {
 // at the path after an error.
 using PartWriter = std::function<absl::StatusOr<CheckpointPart>(const std::string& path)>;
 
-// The part at the path, read piece by piece. Possible errors: NOT_FOUND, UNAVAILABLE; both name the path.
+// The part at the path, read piece by piece. Possible errors: NOT_FOUND, PERMISSION_DENIED,
+// UNAVAILABLE; all name the path.
 absl::StatusOr<CheckpointPart> ReadPart(const std::string& path);
 
 }  // namespace penstock

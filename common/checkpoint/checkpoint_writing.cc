@@ -108,7 +108,7 @@ absl::Status CompleteCheckpoint(const std::string& directory, uint64_t next_iter
 }
 
 absl::StatusOr<std::string> SetDamagedAside(const std::string& path, FolderChanges& changes) {
-  const std::string aside = path + ".damaged";
+  const std::string aside = path + kSetAside;
   absl::Status moved = changes.Rename(path, aside);
   std::error_code error;
   if (!moved.ok() && fs::exists(path, error)) {

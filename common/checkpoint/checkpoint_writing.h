@@ -43,6 +43,9 @@ absl::Status CompleteCheckpoint(const std::string& directory, uint64_t next_iter
 absl::Status PublishCheckpoint(const std::string& directory, const std::string& folder,
                                const CheckpointManifest& manifest, size_t keep, FolderChanges& changes);
 
+// What the name of a checkpoint that was set aside ends with.
+inline constexpr const char* kSetAside = ".damaged";
+
 // Takes a damaged checkpoint out of the way of whoever looks for one, and keeps it as "iteration-N.damaged",
 // whose path it returns. Several processes may do so at a time. Possible errors: those of FolderChanges.
 absl::StatusOr<std::string> SetDamagedAside(const std::string& path, FolderChanges& changes);

@@ -10,8 +10,8 @@
 
 namespace penstock::cli {
 
-std::optional<Checkpoint> LastCheckpoint(const std::string& directory) {
-  return NewestCheckpoint(directory, CheckpointDepth::kSizes, nullptr).value_or(std::nullopt);
+absl::StatusOr<std::optional<Checkpoint>> LastCheckpoint(const std::string& directory) {
+  return NewestCheckpoint(directory, CheckpointDepth::kSizes, nullptr);
 }
 
 void CompleteLeftCheckpoints(const std::string& directory, size_t keep, const SayToUser& say) {

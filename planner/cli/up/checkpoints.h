@@ -14,9 +14,10 @@ namespace penstock::cli {
 // Tells the user.
 using SayToUser = std::function<void(const std::string&)>;
 
-// The newest complete checkpoint, as far as can be seen without reading it all; nullopt: there is none that
-// is sound.
-std::optional<Checkpoint> LastCheckpoint(const std::string& directory);
+// The newest complete checkpoint that is sound as far as can be seen without reading it all; nullopt: there
+// is none at all. Possible errors: those of NewestCheckpoint. Then it is not known that there is none:
+// nothing is to be begun anew.
+absl::StatusOr<std::optional<Checkpoint>> LastCheckpoint(const std::string& directory);
 
 // Completes checkpoints whose parts are all there and whose writers ended before they could do it; `keep` as
 // for CompleteCheckpoint. While no worker runs.

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/checkpoint_writing.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/model/model_folder.h"
 #include "planner/cli/up/checkpoints.h"
@@ -65,13 +66,26 @@ absl::StatusOr<uint64_t> Resume(const RunFolderOptions& options, const std::stri
   return absl::NotFoundError(absl::StrCat("--resume: no checkpoint in '", checkpoints, "'"));
 }
 
-absl::Status BeginAnew(const RunFolderOptions& options, const std::string& checkpoints) {
-  const std::vector<uint64_t> there = CompleteCheckpoints(checkpoints);
-  if (!there.empty() && !options.fresh) {
+// Where nobody has asked to begin anew, nothing that somebody may miss is removed.
+absl::Status CheckHoldsNone(const std::string& run_dir, const std::string& checkpoints) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint64_t> there, ListCheckpoints(checkpoints));
+  if (!there.empty()) {
     return absl::AlreadyExistsError(
-        absl::StrCat("--run-dir '", options.path, "' holds ", CheckpointPath(checkpoints, there.front()),
+        absl::StrCat("--run-dir '", run_dir, "' holds ", CheckpointPath(checkpoints, there.front()),
                      ": use --resume to go on, --fresh to begin anew, or another folder"));
   }
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints, ignored)) {
+    if (entry.path().extension() != kSetAside) continue;
+    return absl::AlreadyExistsError(
+        absl::StrCat("--run-dir '", run_dir, "' holds ", entry.path().string(),
+                     ", a damaged checkpoint, and no other: use --fresh to begin anew, or another folder"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BeginAnew(const RunFolderOptions& options, const std::string& checkpoints) {
+  if (!options.fresh) PENSTOCK_RETURN_IF_ERROR(CheckHoldsNone(options.path, checkpoints));
   RemoveOld(checkpoints, "iteration-", "");
   for (const char* name : {"measured.json", "costs.json"}) RemoveOld(options.path, name, name);
   return absl::OkStatus();

@@ -51,9 +51,9 @@ struct RunFolderOptions {
 
 // Makes the folder, or finds the checkpoint to resume from, and writes `record` to run.json. With `resume`
 // the run must be the one that was started in the folder (CheckSameRun). Possible errors: ALREADY_EXISTS
-// (another run uses it; checkpoints are there: --resume or --fresh), NOT_FOUND (nothing to resume),
-// INVALID_ARGUMENT (another run: names the flag), DATA_LOSS (every checkpoint is damaged), those of the file
-// system.
+// (another run uses it; checkpoints are there, or damaged ones: --resume or --fresh), NOT_FOUND (nothing to
+// resume), INVALID_ARGUMENT (another run: names the flag), DATA_LOSS (every checkpoint is damaged), those of
+// the file system.
 absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, RunRecord record);
 
 }  // namespace penstock::cli

@@ -62,12 +62,16 @@ class ElasticRun {
   // The same of a run that tries several ways.
   absl::StatusOr<std::optional<UpOptions>> NextWay(const UpRun& run, const absl::Status& ended);
   absl::Status SearchWays(const UpRun& run);
-  UpOptions Trial(const UpRun& run) const;
-  UpOptions Winner(const UpRun& run) const;
+  absl::StatusOr<UpOptions> Trial(const UpRun& run) const;
+  absl::StatusOr<UpOptions> Winner(const UpRun& run) const;
   // The strategies that the run on all ranks was given while it trained (penstock strategies --set).
   void TakeStrategies(const UpRun& run);
-  // Of those that go on with `run` on another mesh: where, and under what name.
-  void GoOnFrom(const UpRun& run, UpOptions& options) const;
+  // Of those that go on with `run` on another mesh: where, and under what name. An error: what checkpoints
+  // there are cannot be seen, or each is damaged, and nothing is begun anew.
+  absl::Status GoOnFrom(const UpRun& run, UpOptions& options) const;
+  static absl::StatusOr<std::optional<Checkpoint>> NewestOf(const UpRun& run) {
+    return LastCheckpoint(absl::StrCat(run.options().run_dir, "/checkpoints"));
+  }
   // What was shown of iterations since the one that `run` began with.
   std::vector<v1::IterationSummary> IterationsOf(const UpRun& run) const;
   bool HostsAreBack();
@@ -125,8 +129,7 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   v1::Strategy strategy;
   *strategy.add_meshes()->mutable_mesh() = job.mesh();
   if (ranks < WorkerCount(full_)) {
-    const std::optional<Checkpoint> newest =
-        LastCheckpoint(absl::StrCat(run.options().run_dir, "/checkpoints"));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest, NewestOf(run));
     PENSTOCK_ASSIGN_OR_RETURN(
         const std::vector<v1::Batch> batches,
         run.Batches(newest.has_value() ? newest->manifest.next_iteration : 0, kBatchesToCompare));
@@ -139,7 +142,7 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
     if (!options.on_fewer_ranks) UseStrategies(*strategies_, &options);
   }
   ++segments_;
-  GoOnFrom(run, options);
+  PENSTOCK_RETURN_IF_ERROR(GoOnFrom(run, options));
   console_.SayNews(absl::StrCat(
       "going on with ", WorkerCount(options), " of ", WorkerCount(full_), " ranks (", FlagsOf(options),
       ") from ", options.resume ? "the newest checkpoint" : "the beginning: there is no checkpoint"));
@@ -164,13 +167,16 @@ void ElasticRun::TakeStrategies(const UpRun& run) {
     strategies_ = run.changed_strategies();
 }
 
-void ElasticRun::GoOnFrom(const UpRun& run, UpOptions& options) const {
+absl::Status ElasticRun::GoOnFrom(const UpRun& run, UpOptions& options) const {
   const std::string& job = run.job().job_id();
   options.run_dir = run.options().run_dir;
   options.job_id = absl::StrCat(job.substr(0, job.find("-part-")), "-part-", segments_);
-  options.resume = LastCheckpoint(absl::StrCat(options.run_dir, "/checkpoints")).has_value();
-  options.fresh = !options.resume;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest, NewestOf(run));
+  options.resume = newest.has_value();
+  // Only its user has checkpoints removed, and those that were there then are gone.
+  options.fresh = false;
   options.model_of_run = options.resume && GivesWholeModel(options);
+  return absl::OkStatus();
 }
 
 std::vector<v1::IterationSummary> ElasticRun::IterationsOf(const UpRun& run) const {
@@ -192,9 +198,9 @@ absl::Status ElasticRun::SearchWays(const UpRun& run) {
   return WriteProfileFile(costs, CostsFile(run));
 }
 
-UpOptions ElasticRun::Trial(const UpRun& run) const {
+absl::StatusOr<UpOptions> ElasticRun::Trial(const UpRun& run) const {
   UpOptions options = OnWay(full_, tune_->current().way);
-  GoOnFrom(run, options);
+  PENSTOCK_RETURN_IF_ERROR(GoOnFrom(run, options));
   options.trial_iterations = full_.auto_tune_iterations;
   if (!IsSimulated(full_)) options.profile = CostsFile(run);
   // So that all its iterations are planned with the costs that ways are compared with.
@@ -202,9 +208,9 @@ UpOptions ElasticRun::Trial(const UpRun& run) const {
   return options;
 }
 
-UpOptions ElasticRun::Winner(const UpRun& run) const {
+absl::StatusOr<UpOptions> ElasticRun::Winner(const UpRun& run) const {
   UpOptions options = tune_->stays() ? full_ : OnWay(full_, tune_->winner().way);
-  GoOnFrom(run, options);
+  PENSTOCK_RETURN_IF_ERROR(GoOnFrom(run, options));
   options.auto_tune = 0;
   if (!IsSimulated(full_)) options.profile = CostsFile(run);
   options.flags =
@@ -233,7 +239,7 @@ absl::StatusOr<std::optional<UpOptions>> ElasticRun::NextWay(const UpRun& run, c
     return Trial(run);
   }
   console_.SayNews(absl::StrCat("auto-tune: going on with ", DescribeTrial(tune_->winner())));
-  UpOptions winner = Winner(run);
+  PENSTOCK_ASSIGN_OR_RETURN(UpOptions winner, Winner(run));
   tune_.reset();
   return winner;
 }
@@ -261,6 +267,8 @@ absl::Status ElasticRun::Run() {
     const absl::Status ended = run->RunProcesses();
     TakeStrategies(*run);
     const absl::StatusOr<std::optional<UpOptions>> next = Next(*run, ended);
+    // A trial that has ended well is no end of the run.
+    if (!next.ok() && ended.ok()) return run->Conclude(next.status());
     if (!next.ok()) console_.SayNews(std::string(next.status().message()));
     if (!next.ok() || !next->has_value()) return run->Conclude(ended);
     if (!ended.ok()) console_.SayNews(std::string(ended.message()));

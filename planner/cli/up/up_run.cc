@@ -410,7 +410,7 @@ absl::Status UpRun::WaitForWorkers(const TrainingRun& run) {
 bool UpRun::MissesLastCheckpoint() const {
   // Drained before anything was done, there is nothing to write.
   if (!WritesCheckpoints(options_) || end_ <= job_.first_iteration()) return false;
-  const auto newest = LastCheckpoint(setup_.folder.checkpoints);
+  const auto newest = LastCheckpoint(setup_.folder.checkpoints).value_or(std::nullopt);
   return !newest.has_value() || newest->manifest.next_iteration != end_;
 }
 
@@ -425,7 +425,8 @@ absl::Status UpRun::Finish() {
   } else if (best != nullptr && best->best().has_value()) {
     artifacts.best_validation_loss = best->best()->loss;
   }
-  if (const auto checkpoint = LastCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
+  const auto checkpoint = LastCheckpoint(setup_.folder.checkpoints).value_or(std::nullopt);
+  if (checkpoint.has_value()) {
     artifacts.checkpoint = checkpoint->path;
   }
   console_.EndProgress();
@@ -458,7 +459,8 @@ absl::Status UpRun::Conclude(absl::Status status) {
   if (status.ok()) ValidateTheLast();
   // What was trained before a failure is worth its summary too.
   if (status.ok() || !history_.iterations.empty()) status.Update(Finish());
-  if (status.ok() || !LastCheckpoint(setup_.folder.checkpoints).has_value()) return status;
+  if (status.ok() || !LastCheckpoint(setup_.folder.checkpoints).value_or(std::nullopt).has_value())
+    return status;
   return absl::Status(status.code(), absl::StrCat(status.message(), "\n`penstock up --resume --run-dir ",
                                                   options_.run_dir, "` goes on from the last checkpoint."));
 }

@@ -118,6 +118,39 @@ TEST_F(CheckpointFolderTest, WhereAllAreDamagedThereIsNoneToGoOnFrom) {
   EXPECT_THAT(damaged_, ElementsAre("iteration-8", "iteration-4"));
 }
 
+// As on a share that is away for a moment.
+TEST_F(CheckpointFolderTest, WhatCannotBeReadIsNeitherMissingNorDamaged) {
+  Write(4);
+  Write(8);
+  const std::string part = PartPath(CheckpointPath(dir_, 8), 1);
+  const std::string manifest = ManifestPath(CheckpointPath(dir_, 8));
+  for (const std::string& file : {part, manifest}) {
+    fs::rename(file, file + ".away");
+    fs::create_symlink(file, file);
+    for (const CheckpointDepth depth : {CheckpointDepth::kSizes, CheckpointDepth::kContents}) {
+      const absl::Status status = Newest(depth).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+    }
+    EXPECT_THAT(damaged_, IsEmpty());
+    fs::rename(file + ".away", file);
+    EXPECT_EQ(NewestIteration(CheckpointDepth::kContents), 8u);
+  }
+  // Opened, and not read.
+  fs::remove(manifest);
+  fs::create_symlink("/proc/self/mem", manifest);
+  EXPECT_EQ(Newest().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CheckpointFolderTest, AFolderThatCannotBeListedIsNotAnEmptyOne) {
+  const std::string loop = temporary_.Path("loop");
+  fs::create_symlink(loop, loop);
+  EXPECT_EQ(ListCheckpoints(loop).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(NewestCheckpoint(loop, CheckpointDepth::kSizes, nullptr).ok());
+  EXPECT_THAT(CompleteCheckpoints(loop), IsEmpty());
+  EXPECT_THAT(*ListCheckpoints(temporary_.Path("missing")), IsEmpty());
+}
+
 TEST_F(CheckpointFolderTest, OnlyWantedOnesCount) {
   Write(4, "mine");
   Write(8, "other");
