@@ -36,7 +36,8 @@ class TrainingRun {
 
   // Submits what the planner's window takes and calls `on_iteration` for each iteration that has completed
   // since the last step, ascending. When a new epoch has gone back, iterations come again from at least the
-  // first that is done again: what came before of them, and after them, is no longer true. A planner that
+  // first that is done again, those before it as they were: where one is not, what came before of it, and
+  // after it, is no longer true. A planner that
   // does not answer (UNAVAILABLE, DEADLINE_EXCEEDED) is asked again in the next step. Possible errors:
   // FAILED_PRECONDITION (with one epoch: the job failed; the message names the rank), those of SubmitBatches
   // and GetJob; UNAVAILABLE and DEADLINE_EXCEEDED only after `patience`.

@@ -168,12 +168,7 @@ void UpRun::TakeStrategies(const std::optional<ActiveStrategies>& changed) {
 
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   if (!start_seconds_.has_value()) start_seconds_ = absl::ToDoubleSeconds(absl::Now() - begun_);
-  // What follows it was done before it was done again.
-  const auto same =
-      std::ranges::lower_bound(history_.iterations, iteration.iteration(), {},
-                               [](const v1::IterationSummary& other) { return other.iteration(); });
-  history_.iterations.erase(same, history_.iterations.end());
-  history_.iterations.push_back(iteration);
+  if (!history_.Take(iteration)) return;
   RecordIteration(iteration);
   if (iteration.iteration() < history_.furthest) return;
   history_.furthest = iteration.iteration() + 1;

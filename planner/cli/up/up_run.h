@@ -22,6 +22,7 @@
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_curves.h"
+#include "planner/cli/up/run_history.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/run_validation.h"
@@ -37,19 +38,10 @@
 
 namespace penstock::cli {
 
-// Of a run that goes on with other ranks, what was before.
-struct RunHistory {
-  // As the run has it in the end: an iteration that was done again is there once.
-  std::vector<v1::IterationSummary> iterations;
-  // Of a mixture: what was trained on.
-  std::vector<TaskCounts> tasks;
-  // The first iteration that was never shown.
-  uint64_t furthest = 0;
-};
-
 class UpRun {
  public:
-  // All references must outlive this object. `may_grow`: whether ranks have come back that this run goes
+  // All references must outlive this object. `history`: of a run that goes on with other ranks, what was
+  // before. `may_grow`: whether ranks have come back that this run goes
   // without; asked again and again, and may be empty.
   UpRun(std::string bin_dir, RunSetup setup, const RunConsole& console, StopSignal& stop, RunHistory& history,
         std::function<bool()> may_grow = {})
