@@ -58,6 +58,24 @@ absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& path, uint64_
                                     ", its folder is of ", next_iteration));
 }
 
+// What its manifest says.
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory, uint64_t next_iteration) {
+  Checkpoint checkpoint = {.path = CheckpointPath(directory, next_iteration), .manifest = {}};
+  PENSTOCK_ASSIGN_OR_RETURN(checkpoint.manifest, ReadManifest(ManifestPath(checkpoint.path), next_iteration));
+  return checkpoint;
+}
+
+absl::Status CheckThatItIsWhole(const Checkpoint& checkpoint, CheckpointDepth depth) {
+  const absl::Status parts = CheckParts(checkpoint, depth);
+  if (parts.ok()) return parts;
+  // It may have been removed meanwhile, as a whole: a newer one is complete.
+  std::error_code unknown;
+  if (!fs::exists(ManifestPath(checkpoint.path), unknown) && !unknown) {
+    return absl::NotFoundError(absl::StrCat("'", checkpoint.path, "' is not there any more"));
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::string CheckpointPath(const std::string& directory, uint64_t next_iteration) {
@@ -103,16 +121,9 @@ std::vector<uint64_t> CompleteCheckpoints(const std::string& directory) {
 
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& directory, uint64_t next_iteration,
                                           CheckpointDepth depth) {
-  Checkpoint checkpoint = {.path = CheckpointPath(directory, next_iteration), .manifest = {}};
-  PENSTOCK_ASSIGN_OR_RETURN(checkpoint.manifest, ReadManifest(ManifestPath(checkpoint.path), next_iteration));
-  const absl::Status parts = CheckParts(checkpoint, depth);
-  if (parts.ok()) return checkpoint;
-  // It may have been removed meanwhile, as a whole: a newer one is complete.
-  std::error_code unknown;
-  if (!fs::exists(ManifestPath(checkpoint.path), unknown) && !unknown) {
-    return absl::NotFoundError(absl::StrCat("'", checkpoint.path, "' is not there any more"));
-  }
-  return parts;
+  PENSTOCK_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(directory, next_iteration));
+  PENSTOCK_RETURN_IF_ERROR(CheckThatItIsWhole(checkpoint, depth));
+  return checkpoint;
 }
 
 absl::Status CheckPart(const Checkpoint& checkpoint, uint32_t rank) {
@@ -129,12 +140,14 @@ absl::StatusOr<std::optional<Checkpoint>> NewestCheckpoint(
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint64_t> iterations, ListCheckpoints(directory));
   absl::Status damage;
   for (const uint64_t iteration : iterations) {
-    absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(directory, iteration, depth);
-    if (checkpoint.ok() && (!wanted || wanted(*checkpoint))) return *std::move(checkpoint);
-    if (checkpoint.ok() || absl::IsNotFound(checkpoint.status())) continue;
-    if (!absl::IsDataLoss(checkpoint.status())) return checkpoint.status();
-    if (on_damaged) on_damaged(CheckpointPath(directory, iteration), checkpoint.status());
-    damage.Update(checkpoint.status());
+    absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(directory, iteration);
+    if (checkpoint.ok() && wanted && !wanted(*checkpoint)) continue;
+    const absl::Status whole = checkpoint.ok() ? CheckThatItIsWhole(*checkpoint, depth) : checkpoint.status();
+    if (whole.ok()) return *std::move(checkpoint);
+    if (absl::IsNotFound(whole)) continue;
+    if (!absl::IsDataLoss(whole)) return whole;
+    if (on_damaged) on_damaged(CheckpointPath(directory, iteration), whole);
+    damage.Update(whole);
   }
   if (damage.ok()) return std::nullopt;
   return absl::DataLossError(

@@ -67,9 +67,10 @@ absl::Status CheckPart(const Checkpoint& checkpoint, uint32_t rank);
 // Told of a checkpoint that is passed over because it is damaged.
 using OnDamagedCheckpoint = std::function<void(const std::string& path, const absl::Status& why)>;
 
-// Of the complete checkpoints for which `wanted` is true (none: all), the newest sound one; nullopt: there is
-// none at all. Possible errors: DATA_LOSS (there are some, and each is damaged: names the newest), those of
-// FileError (the folder, or one of those that count, cannot be read: it need not be damaged).
+// Of the complete checkpoints for which `wanted` is true (none: all; it is asked about what a manifest says,
+// before parts are looked at), the newest sound one; nullopt: there is none at all. Possible errors:
+// DATA_LOSS (there are some, and each is damaged: names the newest), those of FileError (the folder, or one
+// of those that count, cannot be read: it need not be damaged).
 absl::StatusOr<std::optional<Checkpoint>> NewestCheckpoint(
     const std::string& directory, CheckpointDepth depth, const OnDamagedCheckpoint& on_damaged,
     const std::function<bool(const Checkpoint&)>& wanted = nullptr);

@@ -15,8 +15,27 @@ void LogDamage(const std::string& path, const absl::Status& why) {
              {{"checkpoint", path}, {"reason", std::string(why.message())}});
 }
 
-bool IsStillSound(const std::string& directory, const Checkpoint& checkpoint) {
-  return OpenCheckpoint(directory, checkpoint.manifest.next_iteration, CheckpointDepth::kSizes).ok();
+// Possible errors: it cannot be looked at now.
+absl::StatusOr<bool> IsStillSound(const std::string& directory, const Checkpoint& checkpoint) {
+  const absl::Status status =
+      OpenCheckpoint(directory, checkpoint.manifest.next_iteration, CheckpointDepth::kSizes).status();
+  if (absl::IsDataLoss(status) || absl::IsNotFound(status)) return false;
+  if (!status.ok()) return status;
+  return true;
+}
+
+// What was before the checkpoint that the job began with, which is damaged.
+absl::StatusOr<std::optional<Checkpoint>> FindBefore(const std::string& directory,
+                                                     const Checkpoint& damaged) {
+  const uint64_t began = damaged.manifest.next_iteration;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      std::optional<Checkpoint> before,
+      NewestCheckpoint(directory, CheckpointDepth::kSizes, LogDamage, [&](const Checkpoint& checkpoint) {
+        return checkpoint.manifest.next_iteration < began;
+      }));
+  if (before.has_value()) return before;
+  return absl::DataLossError(
+      absl::StrCat("'", damaged.path, "' is damaged or gone, and no checkpoint before it is there"));
 }
 
 }  // namespace
@@ -31,13 +50,13 @@ absl::StatusOr<std::optional<Checkpoint>> FindCheckpointOfJob(const std::string&
   absl::StatusOr<std::optional<Checkpoint>> own =
       NewestCheckpoint(directory, CheckpointDepth::kSizes, LogDamage,
                        [&](const Checkpoint& checkpoint) { return checkpoint.manifest.job_id == job_id; });
-  // Damaged ones do not matter where the job may begin where it began.
   if (own.ok() && own->has_value()) return own;
-  if (!started_from.has_value() || IsStillSound(directory, *started_from)) return started_from;
-  const uint64_t began = started_from->manifest.next_iteration;
-  return NewestCheckpoint(directory, CheckpointDepth::kSizes, LogDamage, [&](const Checkpoint& checkpoint) {
-    return checkpoint.manifest.next_iteration < began;
-  });
+  if (!own.ok() && !absl::IsDataLoss(own.status())) return own;
+  // Where all of its own are damaged, nothing is begun anew.
+  if (!started_from.has_value()) return own;
+  PENSTOCK_ASSIGN_OR_RETURN(const bool sound, IsStillSound(directory, *started_from));
+  if (sound) return started_from;
+  return FindBefore(directory, *started_from);
 }
 
 absl::Status PassOverDamaged(const Checkpoint& checkpoint, const absl::Status& why, FolderChanges& changes) {

@@ -17,13 +17,14 @@ namespace penstock::worker {
 
 // The complete checkpoint with the highest iteration that is not damaged as far as can be seen without
 // reading its parts; each one that is passed over is logged. nullopt: there is none, or no folder. Possible
-// errors: DATA_LOSS (there are some, and each is damaged; names the newest).
+// errors: those of NewestCheckpoint; UNAVAILABLE says that it may be found out later.
 absl::StatusOr<std::optional<Checkpoint>> FindNewestCheckpoint(const std::string& directory);
 
 // What a job goes on from after a failure: the newest such checkpoint that it has written itself, or
-// `started_from` when there is none, or what was before that where it has turned out to be damaged. What
-// other jobs have left in the folder does not count otherwise. Possible errors: those of
-// FindNewestCheckpoint.
+// `started_from` when there is none, or what was before that where it has turned out to be damaged; nullopt:
+// it began at the beginning, and has written none. What other jobs have left in the folder does not count
+// otherwise. Possible errors: those of FindNewestCheckpoint; so DATA_LOSS where all that it could go on from
+// is damaged.
 absl::StatusOr<std::optional<Checkpoint>> FindCheckpointOfJob(const std::string& directory,
                                                               const std::string& job_id,
                                                               const std::optional<Checkpoint>& started_from);

@@ -155,13 +155,14 @@ class Worker {
       PENSTOCK_RETURN_IF_ERROR(AwaitRescue(options_.checkpoint_dir, options_.job_id,
                                            [this](absl::Duration time) { return shutdown_.WaitFor(time); }));
     }
-    if (again) {
+    if (knows_start_) {
       PENSTOCK_ASSIGN_OR_RETURN(checkpoint_,
                                 FindCheckpointOfJob(options_.checkpoint_dir, options_.job_id, started_from_));
     } else if (options_.resume) {
       PENSTOCK_ASSIGN_OR_RETURN(started_from_, FindNewestCheckpoint(options_.checkpoint_dir));
       checkpoint_ = started_from_;
     }
+    knows_start_ = true;
     return absl::OkStatus();
   }
 
@@ -376,13 +377,14 @@ class Worker {
   const WorkerTracing& tracing_;
   // Epochs that it registered for.
   uint64_t joins_ = 0;
-  // What this process began with.
+  // What this process began with, once that could be seen.
   std::optional<Checkpoint> started_from_;
   // What the epoch begins with.
   std::optional<Checkpoint> checkpoint_;
   // Its first program was asked for.
   absl::Time training_began_;
   // In the epoch before: it knows what came of it.
+  bool knows_start_ = false;
   bool took_part_in_rescue_ = false;
 };
 

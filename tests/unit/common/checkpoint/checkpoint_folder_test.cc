@@ -158,6 +158,12 @@ TEST_F(CheckpointFolderTest, OnlyWantedOnesCount) {
       NewestCheckpoint(dir_, CheckpointDepth::kSizes, nullptr,
                        [](const Checkpoint& checkpoint) { return checkpoint.manifest.job_id == "mine"; });
   EXPECT_EQ((*mine)->manifest.next_iteration, 4u);
+  fs::remove(PartPath(CheckpointPath(dir_, 8), 1));
+  const auto third =
+      NewestCheckpoint(dir_, CheckpointDepth::kSizes, nullptr,
+                       [](const Checkpoint& checkpoint) { return checkpoint.manifest.job_id == "third"; });
+  ASSERT_TRUE(third.ok()) << "whose damaged one it is, is known: " << third.status();
+  EXPECT_FALSE(third->has_value());
 }
 
 }  // namespace

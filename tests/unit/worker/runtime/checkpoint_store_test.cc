@@ -7,6 +7,7 @@
 
 #include "common/checkpoint/checkpoint_writing.h"
 #include "tests/support/checkpoint_part.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::worker {
@@ -69,9 +70,33 @@ TEST_F(CheckpointStoreTest, ADamagedCheckpointOfAJobSendsItBackToTheOneBefore) {
   EXPECT_EQ(OfJob("job", start), 6u);
   Damage(first);
   EXPECT_EQ(OfJob("job", start), 4u);
-  EXPECT_EQ(OfJob("job", std::nullopt), 0u) << "it began at the beginning";
+  EXPECT_EQ(OfJob("other", std::nullopt), 0u) << "it has none";
   Damage(start);
   EXPECT_EQ(OfJob("job", start), 2u);
+}
+
+TEST_F(CheckpointStoreTest, WhereAllAreDamagedAJobDoesNotBeginAnew) {
+  const Checkpoint start = Write(2, "earlier");
+  Damage(Write(4));
+  EXPECT_THAT(FindCheckpointOfJob(folder_, "job", std::nullopt),
+              Fails(absl::StatusCode::kDataLoss, "iteration-4"));
+  EXPECT_EQ(OfJob("job", start), 2u);
+  Damage(start);
+  EXPECT_THAT(FindCheckpointOfJob(folder_, "job", start), Fails(absl::StatusCode::kDataLoss, "iteration-2"));
+}
+
+// As on a share that is away for a moment.
+TEST_F(CheckpointStoreTest, WhatCannotBeSeenIsNotTakenForNothing) {
+  const Checkpoint start = Write(2, "earlier");
+  const std::string manifest = ManifestPath(Write(4).path);
+  fs::remove(manifest);
+  fs::create_symlink("/proc/self/mem", manifest);
+  for (const std::optional<Checkpoint>& from : {std::optional<Checkpoint>(), std::optional(start)})
+    EXPECT_THAT(FindCheckpointOfJob(folder_, "job", from), Fails(absl::StatusCode::kUnavailable, manifest));
+  EXPECT_THAT(FindNewestCheckpoint(folder_), Fails(absl::StatusCode::kUnavailable, manifest));
+  const std::string loop = temporary_.Path("loop");
+  fs::create_symlink(loop, loop);
+  EXPECT_FALSE(FindCheckpointOfJob(loop, "job", start).ok());
 }
 
 TEST_F(CheckpointStoreTest, APartThatCannotBeReadEndsTheEpochAndIsKeptAside) {
