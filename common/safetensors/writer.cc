@@ -86,6 +86,10 @@ absl::Status SafetensorsWriter::Append(absl::string_view bytes) {
   return Write(bytes);
 }
 
+absl::Status SafetensorsWriter::Flush() {
+  return fdatasync(file_.get()) == 0 ? absl::OkStatus() : FileError(partial_, "writing", errno);
+}
+
 absl::Status SafetensorsWriter::Finish() {
   if (left_ > 0) return absl::InternalError(absl::StrCat("'", path_, "': ", left_, " bytes are missing"));
   if (fsync(file_.get()) != 0) return FileError(partial_, "writing", errno);

@@ -41,6 +41,10 @@ class SafetensorsWriter {
   // The next bytes of the tensors' data. Possible errors: those of Create.
   absl::Status Append(absl::string_view bytes);
 
+  // Flushes to disk what was appended: of a slow disk it is known how far it has come, and Finish has little
+  // left to do. Possible errors: those of Create.
+  absl::Status Flush();
+
   // Flushes to disk and renames. Possible errors: those of Create; INTERNAL (fewer or more bytes were
   // appended than the tensors have).
   absl::Status Finish();

@@ -19,6 +19,9 @@
 namespace penstock::worker {
 namespace {
 
+// What is written before somebody asks whether it is still wanted: a second's work of a slow disk.
+constexpr size_t kPieceBytes = size_t{64} << 20;
+
 // Names of types in the format; empty for those that are not written.
 std::string TypeName(at::ScalarType type) {
   switch (type) {
@@ -106,9 +109,27 @@ absl::StatusOr<TensorCopies> TensorCopies::Of(const std::vector<NamedTensor>& te
   return copies;
 }
 
-absl::StatusOr<CheckpointPart> TensorCopies::Write(const std::string& path) const {
+absl::StatusOr<CheckpointPart> TensorCopies::Write(const std::string& path,
+                                                   const std::function<absl::Status()>& still_wanted) const {
   PENSTOCK_ASSIGN_OR_RETURN(SafetensorsWriter file, CreateFile(path, tensors_));
-  for (const std::string& bytes : bytes_) PENSTOCK_RETURN_IF_ERROR(file.Append(bytes));
+  if (!still_wanted) {
+    for (const std::string& bytes : bytes_) PENSTOCK_RETURN_IF_ERROR(file.Append(bytes));
+    return FinishFile(file);
+  }
+  uint64_t flushed = file.bytes();
+  for (absl::string_view left : bytes_) {
+    while (!left.empty()) {
+      PENSTOCK_RETURN_IF_ERROR(still_wanted());
+      const absl::string_view piece = left.substr(0, kPieceBytes);
+      PENSTOCK_RETURN_IF_ERROR(file.Append(piece));
+      left.remove_prefix(piece.size());
+      // What the system keeps for the disk would otherwise be waited for in the end, and nothing can stop it.
+      if (file.bytes() - flushed < kPieceBytes) continue;
+      PENSTOCK_RETURN_IF_ERROR(file.Flush());
+      flushed = file.bytes();
+    }
+  }
+  PENSTOCK_RETURN_IF_ERROR(still_wanted());
   return FinishFile(file);
 }
 

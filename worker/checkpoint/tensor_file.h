@@ -41,8 +41,9 @@ class TensorCopies {
  public:
   // Possible errors: INVALID_ARGUMENT (another type), RESOURCE_EXHAUSTED (memory).
   static absl::StatusOr<TensorCopies> Of(const std::vector<NamedTensor>& tensors);
-  // The same file as WriteTensorFile's.
-  absl::StatusOr<CheckpointPart> Write(const std::string& path) const;
+  // The same file as WriteTensorFile's. `still_wanted`: asked again and again, however slow the disk is.
+  absl::StatusOr<CheckpointPart> Write(const std::string& path,
+                                       const std::function<absl::Status()>& still_wanted = nullptr) const;
 
  private:
   std::vector<TensorToWrite> tensors_;

@@ -1,5 +1,6 @@
 #include "worker/runtime/checkpointing.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,8 @@ namespace {
 
 // How often a rank says that it still tries.
 constexpr absl::Duration kSaysSo = absl::Minutes(1);
+// How often who waits for the disk looks whether it is to go on with that.
+constexpr absl::Duration kLooks = absl::Milliseconds(100);
 
 // What may be better a moment later: a full disk, a share that is gone.
 bool MayPass(const absl::Status& failure) {
@@ -47,23 +50,33 @@ absl::Status Checkpointing::AfterIteration(uint64_t iteration, const Votes& vote
   done_ = iteration + 1;
   if (pending_.has_value() && !votes.unwritten) Complete(/*training_goes_on=*/true);
   if (!IsDue(iteration, votes)) return absl::OkStatus();
-  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/true));
   const bool training_goes_on = !TrainingEndsWith(iteration, votes);
+  if (pending_.has_value()) {
+    const bool may_be_late = training_goes_on && parts_.goes_on_after_failure;
+    PENSTOCK_ASSIGN_OR_RETURN(const bool settled, Settle(/*training_goes_on=*/true, may_be_late));
+    if (!settled) return absl::OkStatus();
+  }
   PENSTOCK_RETURN_IF_ERROR(Begin(iteration + 1, training_goes_on));
-  return training_goes_on ? absl::OkStatus() : WaitForDisk();
+  return training_goes_on ? absl::OkStatus() : WaitForDisk(parts_.disk_timeout);
 }
 
 absl::Status Checkpointing::Begin(uint64_t next_iteration, bool training_goes_on) {
-  // The one before it has left the memory.
-  PENSTOCK_RETURN_IF_ERROR(WaitForDisk());
-  absl::StatusOr<PartWriter> part = parts_.part(training_goes_on);
-  if (!part.ok()) return AnnotateError(part.status(), NameOf(next_iteration));
+  training_ends_ = !training_goes_on;
+  // The part before it has left the memory. Whether that checkpoint is complete, training need not know.
+  if (!training_goes_on || !parts_.goes_on_after_failure)
+    PENSTOCK_RETURN_IF_ERROR(WaitForDisk(parts_.disk_timeout));
+  absl::StatusOr<PartWriter> part = parts_.part(training_goes_on, [this] { return StillWanted(); });
+  const absl::Status copied = AnnotateError(part.status(), NameOf(next_iteration));
+  const bool failed = absl::IsResourceExhausted(copied) && GivesUp(copied, training_goes_on);
+  if (!copied.ok() && !failed) return copied;
   pending_ = next_iteration;
   begun_ = next_iteration;
-  part_failed_ = false;
+  part_failed_ = failed;
+  if (failed) return absl::OkStatus();
   writer_.Add([this, next_iteration, training_goes_on, write = *std::move(part)]() -> absl::Status {
     const absl::Status status = Try(training_goes_on, [&] { return Write(next_iteration, write); });
-    if (!GivesUp(status, training_goes_on)) return status;
+    // That it is not wanted any more is no failure of the disk.
+    if (!StillWanted().ok() || !GivesUp(status, training_goes_on)) return status;
     part_failed_ = true;
     return absl::OkStatus();
   });
@@ -104,12 +117,24 @@ absl::Status Checkpointing::Write(uint64_t next_iteration, const PartWriter& wri
   return absl::OkStatus();
 }
 
-absl::Status Checkpointing::Settle(bool training_goes_on) {
-  PENSTOCK_RETURN_IF_ERROR(WaitForDisk());
+absl::StatusOr<bool> Checkpointing::Settle(bool training_goes_on, bool may_be_late) {
+  const absl::Status waited = WaitForDisk(may_be_late ? parts_.next_waits_for : parts_.disk_timeout);
+  const bool late = may_be_late && absl::IsDeadlineExceeded(waited) && writer_.busy();
+  if (!waited.ok() && !late) return waited;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.flush_reports(), NameOf(*pending_)));
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.meet(), NameOf(*pending_)));
-  Complete(training_goes_on);
-  return absl::OkStatus();
+  const absl::StatusOr<bool> any_is_late = parts_.meet(late);
+  if (!any_is_late.ok()) return AnnotateError(any_is_late.status(), NameOf(*pending_));
+  if (!*any_is_late) {
+    Complete(training_goes_on);
+    return true;
+  }
+  if (late) {
+    GivesUp(absl::DeadlineExceededError(absl::StrCat(NameOf(done_), " is left out: ", NameOf(*pending_),
+                                                     " is still being written after ",
+                                                     absl::FormatDuration(parts_.next_waits_for))),
+            training_goes_on);
+  }
+  return false;
 }
 
 void Checkpointing::Complete(bool training_goes_on) {
@@ -132,22 +157,42 @@ void Checkpointing::Complete(bool training_goes_on) {
   });
 }
 
-absl::Status Checkpointing::WaitForDisk() { return writer_.Wait(parts_.disk_timeout); }
+absl::Status Checkpointing::StillWanted() const {
+  if (training_ends_) return absl::OkStatus();
+  if (epoch_has_failed_) return absl::CancelledError("the epoch has failed");
+  return parts_.still_wanted ? parts_.still_wanted() : absl::OkStatus();
+}
+
+absl::Status Checkpointing::WaitForDisk(absl::Duration most) {
+  const absl::Time end = absl::Now() + most;
+  for (;;) {
+    writer_.Wait(std::min(kLooks, end - absl::Now())).IgnoreError();
+    if (!writer_.busy()) return writer_.status();
+    PENSTOCK_RETURN_IF_ERROR(StillWanted());
+    if (absl::Now() < end) continue;
+    return absl::DeadlineExceededError(
+        absl::StrCat("the disk has not taken the checkpoint within ", absl::FormatDuration(most)));
+  }
+}
 
 absl::Status Checkpointing::BeforeStop() {
-  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/false));
-  return WaitForDisk();
+  if (pending_.has_value())
+    PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/false, /*may_be_late=*/false).status());
+  return WaitForDisk(parts_.disk_timeout);
 }
 
 absl::Status Checkpointing::AtEnd() {
   if (parts_.directory.empty() || done_ == 0) return absl::OkStatus();
+  // Ranks that are done leave, which may look like a failure of the epoch.
+  training_ends_ = true;
   if (begun_ == done_ && IsLast(done_ - 1)) {
     if (pending_.has_value()) Complete(/*training_goes_on=*/false);
-    return WaitForDisk();
+    return WaitForDisk(parts_.disk_timeout);
   }
   // A job that was drained: nobody knew which iteration would be its last.
   if (begun_ != done_) {
-    if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/true));
+    if (pending_.has_value())
+      PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/true, /*may_be_late=*/false).status());
     PENSTOCK_RETURN_IF_ERROR(Begin(done_, /*training_goes_on=*/false));
   }
   return BeforeStop();

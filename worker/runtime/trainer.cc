@@ -2,6 +2,7 @@
 
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <iterator>
@@ -177,7 +178,7 @@ void Trainer::LearnStrategies(const Program& program) {
 absl::Status Trainer::JoinStrategy(const Program& program) {
   if (program.added_strategy == nullptr || joined_.contains(program.strategy)) return absl::OkStatus();
   // A rank may still write its checkpoint: it is waited for as long as in a transfer.
-  PENSTOCK_RETURN_IF_ERROR(Meet());
+  PENSTOCK_RETURN_IF_ERROR(Meet().status());
   const absl::Time met = absl::Now();
   const Topology& topology = program.added_strategy->topology;
   PENSTOCK_RETURN_IF_ERROR(parts_.communicator->JoinPasses(
@@ -254,7 +255,7 @@ absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
                        .tasks = std::move(validation.tasks),
                        .peak_memory_bytes = validation.peak_memory_bytes};
   // Who is done first would begin the next iteration and wait in it for the others: its time would be theirs.
-  PENSTOCK_RETURN_IF_ERROR(Meet());
+  PENSTOCK_RETURN_IF_ERROR(Meet().status());
   return result;
 }
 
@@ -263,15 +264,16 @@ absl::StatusOr<IterationResult> Trainer::RunPasses(const Program& program) {
   return executor_->Run(program);
 }
 
-absl::Status Trainer::Meet() {
-  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor one, CallTorch("a barrier", [&] {
-                              return at::ones({1},
-                                              at::TensorOptions(at::kFloat).device(parts_.device->place()));
+absl::StatusOr<bool> Trainer::Meet(bool says) {
+  const at::TensorOptions type = at::TensorOptions(at::kFloat).device(parts_.device->place());
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor said, CallTorch("a barrier", [&] {
+                              return says ? at::ones({1}, type) : at::zeros({1}, type);
                             }));
-  std::vector<at::Tensor> tensors = {one};
+  std::vector<at::Tensor> tensors = {said};
   PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllReduceSum(tensors, job().topology.WorldGroup()));
   // On a GPU nobody has waited so far but a stream.
-  return parts_.device->ToHost(tensors.front()).status();
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor sum, parts_.device->ToHost(tensors.front()));
+  return sum.const_data_ptr<float>()[0] > 0;
 }
 
 absl::Status Trainer::CheckFinite() const {
@@ -302,15 +304,19 @@ std::vector<NamedTensor> Trainer::PartTensors(Shares shares) const {
   return own;
 }
 
-absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
+absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on,
+                                         std::function<absl::Status()> still_wanted) const {
   PENSTOCK_RETURN_IF_ERROR(CheckFinite());
   std::vector<NamedTensor> tensors = PartTensors(Shares::kOwn);
   if (!training_goes_on) {
-    return [tensors = std::move(tensors)](const std::string& path) { return WriteTensorFile(path, tensors); };
+    return [tensors = std::move(tensors), still_wanted = std::move(still_wanted)](const std::string& path) {
+      return WriteTensorFile(path, tensors, still_wanted);
+    };
   }
   PENSTOCK_ASSIGN_OR_RETURN(TensorCopies copies, TensorCopies::Of(tensors));
-  return [copies = std::make_shared<const TensorCopies>(std::move(copies))](const std::string& path) {
-    return copies->Write(path);
+  return [copies = std::make_shared<const TensorCopies>(std::move(copies)),
+          still_wanted = std::move(still_wanted)](const std::string& path) {
+    return copies->Write(path, still_wanted);
   };
 }
 

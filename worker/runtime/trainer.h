@@ -80,9 +80,11 @@ class Trainer {
 
   // What writes this rank's part of a checkpoint, a tensor file: what it alone holds (of a divided optimizer
   // state), and of what the replicas of its stages hold too, its share. `training_goes_on`: of a copy, so
-  // that the next iteration may run meanwhile. Otherwise it must not. Possible errors: OUT_OF_RANGE (a
-  // parameter is not finite; names it), RESOURCE_EXHAUSTED.
-  absl::StatusOr<PartWriter> Part(bool training_goes_on) const;
+  // that the next iteration may run meanwhile. Otherwise it must not. What is written ends with the error of
+  // `still_wanted` when there is one. Possible errors: OUT_OF_RANGE (a parameter is not finite; names it),
+  // RESOURCE_EXHAUSTED.
+  absl::StatusOr<PartWriter> Part(bool training_goes_on,
+                                  std::function<absl::Status()> still_wanted = nullptr) const;
 
   // The iteration that what this rank holds continues with, after errors of Run too. Nothing: a step of the
   // optimizer has begun and not ended; or nothing is built. With `watches_steps`.
@@ -92,8 +94,8 @@ class Trainer {
   // (worker/runtime/holder_rings.h). What is written ends with the error of `still_wanted` when there is one.
   absl::StatusOr<PartWriter> PartOfRescue(std::function<absl::Status()> still_wanted) const;
 
-  // Blocks until all ranks are here. Possible errors: those of AllReduceSum.
-  absl::Status Meet();
+  // Blocks until all ranks are here. Whether any of them says so. Possible errors: those of AllReduceSum.
+  absl::StatusOr<bool> Meet(bool says = false);
 
  private:
   const JobConfig& job() const { return job_; }

@@ -308,10 +308,14 @@ class Worker {
         {.directory = WritesCheckpoints() ? options_.checkpoint_dir : "",
          .rank = agent.registration().rank,
          .job = &agent.registration().job,
-         .part = [&](bool training_goes_on) { return trainer->Part(training_goes_on); },
+         .part =
+             [&](bool training_goes_on, CheckpointingParts::StillWanted still_wanted) {
+               return trainer->Part(training_goes_on, std::move(still_wanted));
+             },
          .reported = [&] { return agent.Reported(); },
          .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
-         .meet = [&] { return trainer->Meet(); },
+         .meet = [&](bool says) { return trainer->Meet(says); },
+         .still_wanted = [&stop] { return stop.reason(); },
          .part_written = [&](size_t bytes, absl::Duration took) { metrics_.OnCheckpointPart(bytes, took); },
          .kept = options_.kept_checkpoints,
          .goes_on_after_failure = options_.checkpoint_failures == "continue",
@@ -332,6 +336,7 @@ class Worker {
              },
          .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
          .report_timeout = PlannerTimeout()});
+    if (!status.ok()) checkpoints.EpochHasFailed();
     // A disk that hangs would keep this thread: then the process ends.
     if (!status.ok() && checkpoints.IsWritingAfter(EpochGrace())) {
       shutdown_.SetLimit(absl::ZeroDuration(), status);
@@ -379,12 +384,12 @@ class Worker {
   uint64_t joins_ = 0;
   // What this process began with, once that could be seen.
   std::optional<Checkpoint> started_from_;
+  bool knows_start_ = false;
   // What the epoch begins with.
   std::optional<Checkpoint> checkpoint_;
   // Its first program was asked for.
   absl::Time training_began_;
   // In the epoch before: it knows what came of it.
-  bool knows_start_ = false;
   bool took_part_in_rescue_ = false;
 };
 

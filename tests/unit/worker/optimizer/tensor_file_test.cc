@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "common/files/files.h"
 
 namespace penstock::worker {
@@ -108,6 +110,21 @@ TEST_F(TensorFileTest, CopiesStayAsTheyWereWhenTheTensorsChange) {
   ASSERT_TRUE(part.ok()) << part.status();
   EXPECT_EQ(*ReadFile(path_), before);
   EXPECT_EQ(*part, *ReadPart(path_));
+}
+
+TEST_F(TensorFileTest, CopiesAreWrittenForAsLongAsTheyAreWanted) {
+  const absl::StatusOr<TensorCopies> copies = TensorCopies::Of({{"a", at::ones({5})}, {"b", at::ones({7})}});
+  ASSERT_TRUE(copies.ok()) << copies.status();
+  ASSERT_TRUE(copies->Write(path_).ok());
+  const std::string before = *ReadFile(path_);
+  ASSERT_TRUE(std::filesystem::remove(path_));
+  int asked = 0;
+  const auto ends = [&] { return ++asked < 2 ? absl::OkStatus() : absl::UnavailableError("the epoch"); };
+  EXPECT_EQ(copies->Write(path_, ends).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".partial"));
+  ASSERT_TRUE(copies->Write(path_, [] { return absl::OkStatus(); }).ok());
+  EXPECT_EQ(*ReadFile(path_), before);
 }
 
 TEST_F(TensorFileTest, ReadsIntoTensorsThatAreNotContiguous) {

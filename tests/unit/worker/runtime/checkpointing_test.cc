@@ -7,10 +7,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_writing.h"
 #include "common/files/files.h"
@@ -64,8 +66,11 @@ class CheckpointingTest : public ::testing::Test {
         .rank = rank,
         .job = &job_,
         .changes = &disk_,
-        .part = [this](bool training_goes_on) -> absl::StatusOr<PartWriter> {
+        .part = [this](bool training_goes_on,
+                       CheckpointingParts::StillWanted still_wanted) -> absl::StatusOr<PartWriter> {
           events_.push_back(absl::StrCat(training_goes_on ? "copy " : "take ", iteration_));
+          if (!part_status_.ok()) return part_status_;
+          if (endless_) return Endless(std::move(still_wanted));
           return PartOf(absl::StrCat("state ", iteration_), disk_);
         },
         .reported = [this] { return reported_; },
@@ -74,11 +79,13 @@ class CheckpointingTest : public ::testing::Test {
               events_.emplace_back("flush");
               return absl::OkStatus();
             },
-        .meet =
-            [this] {
-              events_.emplace_back("meet");
-              return meet_status_;
-            },
+        .meet = [this](bool late) -> absl::StatusOr<bool> {
+          events_.emplace_back(late ? "meet late" : "meet");
+          if (!meet_status_.ok()) return meet_status_;
+          return late || other_is_late_;
+        },
+        .still_wanted =
+            [this] { return epoch_failed_ ? absl::UnavailableError("rank 1 is gone") : absl::OkStatus(); },
         .part_written =
             [this](size_t bytes, absl::Duration took) {
               EXPECT_GT(took, absl::ZeroDuration());
@@ -86,8 +93,17 @@ class CheckpointingTest : public ::testing::Test {
             },
         .goes_on_after_failure = goes_on_,
         .given_up = [this](const absl::Status&) { ++given_up_; },
+        .disk_timeout = disk_timeout_,
+        .next_waits_for = next_waits_for_,
         .last_is_tried_for = last_is_tried_for_,
         .tried_again_after = absl::Milliseconds(1)});
+  }
+
+  static PartWriter Endless(CheckpointingParts::StillWanted still_wanted) {
+    return [still_wanted = std::move(still_wanted)](const std::string&) -> absl::StatusOr<CheckpointPart> {
+      while (still_wanted().ok()) absl::SleepFor(absl::Milliseconds(1));
+      return still_wanted();
+    };
   }
 
   // The part of the other rank.
@@ -117,6 +133,13 @@ class CheckpointingTest : public ::testing::Test {
   uint64_t reported_ = 99;
   bool goes_on_ = false;
   absl::Duration last_is_tried_for_ = absl::Minutes(1);
+  absl::Duration next_waits_for_ = absl::Minutes(1);
+  absl::Duration disk_timeout_ = absl::Minutes(10);
+  absl::Status part_status_;
+  // A part takes until it is not wanted any more.
+  bool endless_ = false;
+  bool other_is_late_ = false;
+  std::atomic<bool> epoch_failed_ = false;
   std::atomic<int> given_up_ = 0;
   absl::Status meet_status_;
   std::vector<std::string> events_;
@@ -289,6 +312,111 @@ TEST_F(CheckpointingTest, TheCheckpointThatTrainingEndsWithIsNeverGivenUp) {
   disk_.failure = absl::ResourceExhaustedError("'rank-0': No space left on device");
   ASSERT_TRUE(After(1, kWritten).ok());
   EXPECT_EQ(After(2, kStop).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(CheckpointingTest, ASlowDiskLeavesTheNextCheckpointOutAndNotTheTraining) {
+  goes_on_ = true;
+  next_waits_for_ = absl::Milliseconds(20);
+  absl::Notification gate;
+  disk_.gate = &gate;
+  Begin(0, 2, 100);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  OtherWrites(2);
+  ASSERT_TRUE(After(3, kUnwritten).ok());
+  EXPECT_THAT(events_, ElementsAre("copy 1", "flush", "meet late"));
+  EXPECT_EQ(given_up_, 1);
+  gate.Notify();
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  ASSERT_TRUE(After(4, kWritten).ok());
+  ASSERT_TRUE(After(5, kWritten).ok());
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_THAT(events_, ElementsAre("copy 1", "flush", "meet late", "copy 5"));
+  EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(2));
+}
+
+TEST_F(CheckpointingTest, NoRankBeginsACheckpointThatAnotherOneLeavesOut) {
+  goes_on_ = true;
+  Begin(0, 2, 100);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  OtherWrites(2);
+  other_is_late_ = true;
+  ASSERT_TRUE(After(3, kUnwritten).ok());
+  EXPECT_THAT(events_, ElementsAre("copy 1", "flush", "meet"));
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_THAT(CompleteCheckpoints(dir_), IsEmpty()) << "the other part is not there";
+  other_is_late_ = false;
+  ASSERT_TRUE(After(5, kUnwritten).ok());
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(2));
+  EXPECT_THAT(events_, ElementsAre("copy 1", "flush", "meet", "flush", "meet", "copy 5"));
+}
+
+TEST_F(CheckpointingTest, ASlowDiskEndsTrainingWhereItIsToStopWithAFailure) {
+  next_waits_for_ = absl::ZeroDuration();
+  disk_timeout_ = absl::Milliseconds(20);
+  absl::Notification gate;
+  disk_.gate = &gate;
+  Begin(0, 2, 100);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  EXPECT_EQ(After(3, kUnwritten).code(), absl::StatusCode::kDeadlineExceeded);
+  gate.Notify();
+  checkpoints_.reset();
+}
+
+TEST_F(CheckpointingTest, ACopyThatThereIsNoMemoryForIsAPartThatIsNotWritten) {
+  part_status_ = absl::ResourceExhaustedError("no memory");
+  Begin(0, 2, 100);
+  EXPECT_EQ(After(1, kWritten).code(), absl::StatusCode::kResourceExhausted);
+  goes_on_ = true;
+  Begin(0, 2, 100);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  EXPECT_EQ(given_up_, 1);
+  EXPECT_TRUE(checkpoints_->unwritten());
+  part_status_ = absl::OkStatus();
+  ASSERT_TRUE(After(3, kUnwritten).ok());
+  OtherWrites(4);
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  ASSERT_TRUE(After(4, kWritten).ok());
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(4));
+  part_status_ = absl::OutOfRangeError("not finite");
+  EXPECT_EQ(After(5, kWritten).code(), absl::StatusCode::kOutOfRange) << "is no failure of writing";
+}
+
+TEST_F(CheckpointingTest, WhereTheEpochHasFailedNobodyWaitsForTheDisk) {
+  for (const bool goes_on : {false, true}) {
+    absl::Notification gate;
+    disk_.gate = &gate;
+    goes_on_ = goes_on;
+    Begin(0, 2, 100);
+    ASSERT_TRUE(After(1, kWritten).ok());
+    epoch_failed_ = true;
+    EXPECT_EQ(After(3, kUnwritten).code(), absl::StatusCode::kUnavailable);
+    epoch_failed_ = false;
+    gate.Notify();
+    checkpoints_.reset();
+  }
+}
+
+TEST_F(CheckpointingTest, WhereTheEpochHasFailedWhatTrainingGoesOnBehindIsNotWritten) {
+  goes_on_ = true;
+  endless_ = true;
+  Begin(0, 2, 100);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  EXPECT_TRUE(checkpoints_->IsWritingAfter(absl::Milliseconds(10)));
+  checkpoints_->EpochHasFailed();
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_EQ(given_up_, 0) << "it is no failure of the disk";
+}
+
+// Ranks that are done leave while others still write.
+TEST_F(CheckpointingTest, WhatTrainingEndsWithIsWrittenThoughTheEpochHasFailed) {
+  Begin(0, 0, 2);
+  epoch_failed_ = true;
+  ASSERT_TRUE(After(1, kWritten).ok());
+  OtherWrites(2);
+  ASSERT_TRUE(checkpoints_->AtEnd().ok());
+  EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(2));
 }
 
 TEST_F(CheckpointingTest, APeerThatIsGoneEndsTheWaiting) {

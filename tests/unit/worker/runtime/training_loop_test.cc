@@ -81,20 +81,20 @@ class TrainingLoopTest : public ::testing::Test {
   }
 
   absl::Status Run(const std::string& checkpoint_dir = "") {
-    Checkpointing checkpoints({.directory = checkpoint_dir,
-                               .job = &job_,
-                               .part = [this](bool) -> absl::StatusOr<PartWriter> {
-                                 events_.push_back(
-                                     absl::StrCat("part, ", control_.reports.size(), " reports"));
-                                 return PartOf("state");
-                               },
-                               .reported = [this] { return control_.Reported(); },
-                               .flush_reports = [this] { return control_.FlushReports(absl::Seconds(1)); },
-                               .meet =
-                                   [this] {
-                                     events_.push_back(absl::StrCat("meet, ", control_.flushed, " reports"));
-                                     return meet_status_;
-                                   }});
+    Checkpointing checkpoints(
+        {.directory = checkpoint_dir,
+         .job = &job_,
+         .part = [this](bool, const CheckpointingParts::StillWanted&) -> absl::StatusOr<PartWriter> {
+           events_.push_back(absl::StrCat("part, ", control_.reports.size(), " reports"));
+           return PartOf("state");
+         },
+         .reported = [this] { return control_.Reported(); },
+         .flush_reports = [this] { return control_.FlushReports(absl::Seconds(1)); },
+         .meet = [this](bool) -> absl::StatusOr<bool> {
+           events_.push_back(absl::StrCat("meet, ", control_.flushed, " reports"));
+           if (!meet_status_.ok()) return meet_status_;
+           return false;
+         }});
     return RunTrainingLoop(
         control_,
         {.prepare =
