@@ -42,13 +42,14 @@ absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& par
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(*next.program));
     parts.ran(*next.program, result, next.waited);
     const Votes votes = result.votes;
-    const absl::Status checkpointed = parts.checkpoints->AfterIteration(iteration, votes);
-    // The iteration is done whatever becomes of a checkpoint: what goes on from its end needs the report.
-    const bool reported_now = checkpointed.ok() || !parts.checkpoints->TrainingEndsWith(iteration, votes);
-    absl::Status reported;
-    if (reported_now) reported = control.Report(MakeReport(iteration, next.waited, std::move(result)));
-    PENSTOCK_RETURN_IF_ERROR(checkpointed);
-    PENSTOCK_RETURN_IF_ERROR(reported);
+    // What training ends with is on the disk before its iteration is reported. Any other iteration is done
+    // whatever becomes of a checkpoint, and what goes on from its end needs the report: a disk that is waited
+    // for does not hold it up.
+    const bool ends = parts.checkpoints->TrainingEndsWith(iteration, votes);
+    const auto report = [&] { return control.Report(MakeReport(iteration, next.waited, std::move(result))); };
+    if (!ends) PENSTOCK_RETURN_IF_ERROR(report());
+    PENSTOCK_RETURN_IF_ERROR(parts.checkpoints->AfterIteration(iteration, votes));
+    if (ends) PENSTOCK_RETURN_IF_ERROR(report());
     parts.finished(iteration);
     if (!votes.stop) continue;
     PENSTOCK_RETURN_IF_ERROR(parts.checkpoints->BeforeStop());
