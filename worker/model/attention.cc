@@ -137,9 +137,9 @@ void PieceBackward(const Call& call, size_t index, const PieceGradients& piece,
 }
 
 ArrivingKeys Receive(const AttentionOptions& options, const AttentionShape& shape,
-                     const AttentionOperands& operands) {
+                     const AttentionOperands& operands, CarriedKeys carried = {}) {
   if (!shape.exchange.has_value()) return ArrivingKeys();
-  return StartKeys(*options.group, *shape.exchange, operands.key, operands.value);
+  return StartKeys(*options.group, *shape.exchange, operands.key, operands.value, std::move(carried));
 }
 
 // Pieces that are divided need what others send, and the rest hides how long that takes.
@@ -161,9 +161,11 @@ void PrepareGradients(const AttentionShape& shape, const AttentionOperands& grad
 }  // namespace
 
 at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
-                            const AttentionOperands& operands, AttentionMemory* memory) {
+                            const AttentionOperands& operands, AttentionMemory* memory,
+                            CarriedKeys* carried) {
   if (memory != nullptr) memory->pieces.resize(shape.pieces.size());
-  ArrivingKeys received = Receive(options, shape, operands);
+  ArrivingKeys received =
+      Receive(options, shape, operands, carried == nullptr ? CarriedKeys() : std::exchange(*carried, {}));
   const Call call = {options, shape, received, {}};
   const int64_t inner = operands.query.size(1);
   const bool is_all_of_it = shape.all_queries && shape.pieces.size() == 1;
@@ -180,6 +182,8 @@ at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShap
     QueryHeads(attended, options.heads, piece).copy_(output);
   };
   for (const bool divided : {false, true}) ForEachPiece(shape, divided, attend);
+  if (carried != nullptr && shape.kept.has_value())
+    *carried = Keep(*shape.kept, received.Get(), operands.key, operands.value);
   if (memory != nullptr && memory->keep_received) memory->received = std::move(received);
   return attended.defined() ? attended : at::zeros({shape.queries, inner}, operands.query.options());
 }

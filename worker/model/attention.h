@@ -78,9 +78,12 @@ struct AttentionMemory {
   ArrivingKeys received;
 };
 
-// [queries, heads * width]; zeros where a query has no key. `memory` may be null.
+// [queries, heads * width]; zeros where a query has no key. `memory` may be null. `carried`: of a part of a
+// micro-batch, what it finds of the parts before it, replaced by what the next one finds; null where no row
+// is cut.
 at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
-                            const AttentionOperands& operands, AttentionMemory* memory);
+                            const AttentionOperands& operands, AttentionMemory* memory,
+                            CarriedKeys* carried = nullptr);
 
 // Begins to exchange the keys and values that the backward pass needs, where the forward pass did not keep
 // them and rows are divided: they travel beside what runs before that pass. It begins them itself where this

@@ -8,6 +8,7 @@
 
 #include "worker/model/architecture.h"
 #include "worker/model/attention.h"
+#include "worker/model/divided_shape.h"
 #include "worker/model/rotary.h"
 #include "worker/program/parts.h"
 #include "worker/torch/data_type.h"
@@ -80,14 +81,16 @@ std::vector<Row> RowsOn(Side side, const MicroBatch& shape, const ModelConfig& c
   std::vector<Row> rows = RowsOf(side, shape, config);
   if (place.contexts == 1) return rows;
   std::vector<Row> own;
-  int64_t begin = 0;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    Row row = {.begin = begin, .filled = rows[r].filled, .divided = shape.spans[r].ranks > 1};
-    const std::vector<RowChunk> chunks = ChunksOfRow(r, rows[r].length, shape.spans[r], place.context);
-    for (const RowChunk& chunk : chunks) row.length += chunk.length;
+  size_t last = rows.size();
+  for (const RowChunk& chunk : ChunksOf(shape, side, place.context)) {
+    if (chunk.row != std::exchange(last, chunk.row)) {
+      own.push_back({.begin = own.empty() ? 0 : own.back().begin + own.back().length,
+                     .filled = rows[chunk.row].filled,
+                     .divided = shape.spans[chunk.row].ranks > 1});
+    }
+    Row& row = own.back();
+    row.length += chunk.length;
     if (row.divided) row.filled = row.length;
-    if (!chunks.empty()) own.push_back(row);
-    begin += row.length;
   }
   return own;
 }
@@ -179,66 +182,6 @@ AttentionShape Pair(const std::vector<Row>& queries, const std::vector<Row>& key
   return shape;
 }
 
-// What the chunks of divided rows see on other ranks, piece by piece.
-std::vector<OtherKeys> OtherKeysOf(const MicroBatch& shape, const GroupPlace& place,
-                                   const std::vector<AttentionPiece>& pieces) {
-  const std::vector<ReceivedChunk> received = ChunksReceived(shape, place);
-  std::vector<OtherKeys> others;
-  int64_t query_begin = 0;
-  int64_t key_begin = 0;
-  size_t next = 0;
-  for (const RowChunk& chunk : ChunksOf(shape, Side::kTarget, place.context)) {
-    for (; next < received.size() && received[next].chunk.row < chunk.row; ++next) {
-      key_begin += received[next].chunk.length;
-    }
-    OtherKeys keys = {.query_begin = query_begin, .query_length = chunk.length, .key_begin = key_begin};
-    while (keys.piece + 1 < pieces.size() && pieces[keys.piece + 1].query_begin <= query_begin) ++keys.piece;
-    // Those that the first chunk of a row sees come before the others of the row.
-    for (size_t i = next; i < received.size() && received[i].chunk.row == chunk.row; ++i) {
-      if (received[i].chunk.first < chunk.first) keys.key_length += received[i].chunk.length;
-    }
-    if (keys.key_length > 0) others.push_back(keys);
-    query_begin += chunk.length;
-  }
-  return others;
-}
-
-// The runs of the pieces that are parts of divided rows. Their chunks lie end to end in a piece.
-std::vector<DividedRow> RunsOfDividedRows(const MicroBatch& shape, const GroupPlace& place,
-                                          const std::vector<AttentionPiece>& pieces) {
-  std::vector<DividedRow> rows;
-  const std::vector<RowChunk> chunks = ChunksOf(shape, Side::kTarget, place.context);
-  size_t next = 0;
-  for (size_t piece = 0; piece < pieces.size(); ++piece) {
-    if (!pieces[piece].divided) continue;
-    while (shape.spans[chunks[next].row].ranks == 1) ++next;
-    DividedRow row = {.piece = piece, .queries = {}, .keys = {}};
-    const size_t number = chunks[next].row;
-    for (int64_t begin = 0; next < chunks.size() && chunks[next].row == number; ++next) {
-      row.queries.push_back({.begin = begin, .length = chunks[next].length, .position = chunks[next].first});
-      begin += chunks[next].length;
-    }
-    row.keys = row.queries;
-    int64_t begin = 0;
-    for (const ReceivedChunk& received : ChunksReceived(shape, place)) {
-      const RowChunk& chunk = received.chunk;
-      if (chunk.row == number)
-        row.keys.push_back(
-            {.begin = begin, .length = chunk.length, .position = chunk.first, .received = true});
-      begin += chunk.length;
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-void Divide(const MicroBatch& shape, const ModelConfig& config, const GroupPlace& place, at::Device device,
-            AttentionShape& target) {
-  target.exchange = MakeKeyExchange(shape, place, device);
-  target.others = OtherKeysOf(shape, place, target.pieces);
-  if (config.attention_window > 0) target.divided_rows = RunsOfDividedRows(shape, place, target.pieces);
-}
-
 // int32 [rows + 1], and the longest row.
 std::pair<at::Tensor, int64_t> BeginsOf(const std::vector<Row>& rows, at::Device device) {
   std::vector<int32_t> begins = {0};
@@ -265,9 +208,9 @@ void AttendInOneCall(const std::vector<Row>& queries, const std::vector<Row>& ke
   for (OtherKeys& others : shape.others) others.piece = 0;
 }
 
-// Of a micro-batch without parts, or of one of them.
+// Of a micro-batch without parts, or of one of them, which finds that of its first row.
 MicroBatchAttention ShapesOfWhole(const MicroBatch& shape, const ModelConfig& config, at::Device device,
-                                  const GroupPlace& place) {
+                                  const GroupPlace& place, const CarriedRow& carried = {}) {
   MicroBatchAttention result;
   const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
   const bool decoder_only = config.architecture == Architecture::kGpt;
@@ -283,7 +226,7 @@ MicroBatchAttention ShapesOfWhole(const MicroBatch& shape, const ModelConfig& co
   }
   if (decoder_only) {
     result.target.routed = MakeRoutedSamples(shape, config, device, place);
-    if (AnyRowIsDivided(shape)) Divide(shape, config, place, device, result.target);
+    if (AnyRowIsDivided(shape)) DivideShape(shape, config, place, device, carried, result.target);
     if (in_one_call) AttendInOneCall(target, target, device, result.target);
     return result;
   }
@@ -305,7 +248,8 @@ void MoveToDevice(at::Device device, AttentionShape& shape) {
   if (shape.exchange.has_value()) {
     KeyExchange& exchange = *shape.exchange;
     for (at::Tensor* tensor :
-         {&exchange.divided_rows, &exchange.sent_places, &exchange.sent_rows, &exchange.order}) {
+         {&exchange.divided_rows, &exchange.sent_places, &exchange.sent_rows, &exchange.carried_rows,
+          &exchange.carried_places, &exchange.own_places, &exchange.order}) {
       tensors.push_back(tensor);
     }
   }
@@ -359,9 +303,14 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   result.whole_backward = shape.whole_backward;
   int64_t queries = 0;
   int64_t keys = 0;
+  CarriedRow carried;
   for (size_t part = 0; part < PartsOf(shape); ++part) {
+    const MicroBatch part_shape = PartOf(shape, part);
     AttentionShape& of_part =
-        result.target_parts.emplace_back(ShapesOfWhole(PartOf(shape, part), config, device, place).target);
+        result.target_parts.emplace_back(ShapesOfWhole(part_shape, config, device, place, carried).target);
+    carried = CarriedOn(part_shape, place, carried);
+    if (of_part.routed.has_value())
+      of_part.routed->first_sample = static_cast<int64_t>(FirstSampleOf(shape, part));
     of_part.queries_before = queries;
     queries += of_part.queries;
     keys += of_part.keys;

@@ -43,15 +43,14 @@ struct OtherKeys {
   // In the flat activation.
   int64_t query_begin = 0;
   int64_t query_length = 0;
-  // Among the received rows, in the order of ChunksReceived.
+  // Among the rows of ReceivedKeys.
   int64_t key_begin = 0;
   int64_t key_length = 0;
 };
 
 // Consecutive tokens of a divided row: queries of a piece, or keys.
 struct RowRun {
-  // Queries and own keys: in the piece. Received keys: among the received rows, in the order of
-  // ChunksReceived.
+  // Queries and own keys: in the piece. Received keys: among the rows of ReceivedKeys.
   int64_t begin = 0;
   int64_t length = 0;
   // In the row.
@@ -93,6 +92,8 @@ struct AttentionShape {
   bool all_keys = true;
   // Where any row of the micro-batch is divided, on this rank or not.
   std::optional<KeyExchange> exchange;
+  // Where a part ends inside of a row that this rank has a part of.
+  std::optional<KeptForNextPart> kept;
   std::vector<OtherKeys> others;
   // Of models with windows.
   std::vector<DividedRow> divided_rows;

@@ -76,7 +76,7 @@ at::Tensor SelfAttentionForward(const LayerPart& layer, const LayerContext& cont
   memory.query_key_value = ProjectHeads(part, rows, shape.rotary_rows,
                                         PartInput(part.norms, input, memory.norm), memory.projection);
   memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
-                                     keep_attention ? &memory.attention : nullptr);
+                                     keep_attention ? &memory.attention : nullptr, context.carried);
   return AddToResidual(part.norms, InputsForward(part.output, rows, memory.attended), layer.residual_scale,
                        input, memory.output_norm);
 }

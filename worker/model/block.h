@@ -139,6 +139,8 @@ struct LayerContext {
   const AttentionShape* cross = nullptr;
   at::Tensor source;
   StageGroup* group = &SoleRank();
+  // In a forward pass of a part: what the layer has for this part and the next one (attention.h). Else null.
+  CarriedKeys* carried = nullptr;
 
   TokenRows rows() const {
     const std::optional<RoutedSamples>& routed = attention->routed;

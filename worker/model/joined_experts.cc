@@ -35,17 +35,18 @@ at::Tensor InOrderOfExperts(const at::Tensor& places, const at::Tensor& chosen) 
   return places.index_select(0, experts.argsort(/*stable=*/true, /*dim=*/0));
 }
 
-// Samples of a part follow those of the parts before it; padding comes behind all of them.
-at::Tensor JoinShares(std::vector<ExpertsMemory>& parts) {
-  std::vector<at::Tensor> shares;
-  for (ExpertsMemory& part : parts) {
-    const at::Tensor of_part = std::exchange(part.routing.losses.shares, {});
+// Those of a sample in several parts are added up: each has what its own rows make. Padding comes behind all
+// samples.
+at::Tensor JoinShares(const RoutedInParts& routed, std::vector<ExpertsMemory>& parts) {
+  at::Tensor shares;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    const at::Tensor of_part = std::exchange(parts[part].routing.losses.shares, {});
     if (!of_part.defined()) return {};
+    if (!shares.defined()) shares = at::zeros({routed.samples + 1, of_part.size(1)}, of_part.options());
     const int64_t samples = of_part.size(0) - 1;
-    shares.push_back(of_part.narrow(0, 0, samples));
-    if (&part == &parts.back()) shares.push_back(of_part.narrow(0, samples, 1));
+    shares.narrow(0, routed.first_samples[part], samples).add_(of_part.narrow(0, 0, samples));
   }
-  return at::cat(shares);
+  return shares;
 }
 
 at::Tensor JoinRows(std::vector<ExpertsMemory>& parts, at::Tensor ExpertsMemory::*rows,
@@ -62,7 +63,8 @@ at::Tensor JoinRows(std::vector<ExpertsMemory>& parts, at::Tensor ExpertsMemory:
 
 }  // namespace
 
-ExpertsMemory JoinExperts(int64_t per_token, std::vector<ExpertsMemory> of_parts) {
+ExpertsMemory JoinExperts(int64_t per_token, const RoutedInParts& routed,
+                          std::vector<ExpertsMemory> of_parts) {
   const at::Device device = of_parts.front().inputs.device();
   const at::Tensor places = PlacesInWhole(per_token, of_parts);
   std::vector<const ExpertExchange*> exchanges;
@@ -76,7 +78,7 @@ ExpertsMemory JoinExperts(int64_t per_token, std::vector<ExpertsMemory> of_parts
   JoinTensors(by_tokens, RoutedTensors(joined));
   joined.routing.order = InOrderOfExperts(places, joined.routing.chosen);
   joined.routing.exchange = std::move(exchange.whole);
-  joined.routing.losses.shares = JoinShares(of_parts);
+  joined.routing.losses.shares = JoinShares(routed, of_parts);
   for (at::Tensor ExpertsMemory::*rows :
        {&ExpertsMemory::inputs, &ExpertsMemory::up, &ExpertsMemory::gate, &ExpertsMemory::middle})
     joined.*rows = JoinRows(of_parts, rows, exchange.places);

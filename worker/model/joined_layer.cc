@@ -70,13 +70,13 @@ std::vector<PieceOfPart> PiecesOf(const std::vector<LayerContext>& parts, std::v
 
 // Of a piece, from those of parts that lie in it one after the other. Undefined where one is not there: then
 // it is made again.
-at::Tensor JoinLogSums(const AttentionShape& whole, const std::vector<at::Tensor>& log_sums) {
+at::Tensor JoinLogSums(const AttentionPiece& piece, const std::vector<at::Tensor>& log_sums) {
   if (log_sums.empty()) return {};
   for (const at::Tensor& of_part : log_sums) {
     if (!of_part.defined()) return {};
   }
-  // In a piece that has all rows its queries follow each other, else neighbours of one length.
-  return at::cat(log_sums, whole.rows.defined() ? 2 : 0);
+  // In a piece of one row, or of all of them, its queries follow each other, else neighbours of one length.
+  return at::cat(log_sums, piece.count == 1 ? 2 : 0);
 }
 
 // Pieces of parts are those of the whole, or where these have neighbours from several parts, runs of them.
@@ -96,9 +96,17 @@ AttentionMemory JoinAttention(const std::vector<LayerContext>& parts, const Atte
            pieces[next].query_begin < piece.query_begin + piece.count * piece.query_length;
          ++next)
       log_sums.push_back(pieces[next].log_sums);
-    joined.pieces[i].log_sums = JoinLogSums(whole, log_sums);
+    joined.pieces[i].log_sums = JoinLogSums(piece, log_sums);
   }
   return joined;
+}
+
+RoutedInParts RoutedIn(const std::vector<LayerContext>& parts, const LayerContext& whole) {
+  RoutedInParts routed;
+  if (!whole.attention->routed.has_value()) return routed;
+  routed.samples = whole.attention->routed->samples();
+  for (const LayerContext& part : parts) routed.first_samples.push_back(part.attention->routed->first_sample);
+  return routed;
 }
 
 }  // namespace
@@ -115,7 +123,8 @@ LayerMemory JoinLayer(const LayerPart& part, const std::vector<LayerContext>& pa
   if (!part.feed_forward.experts.has_value()) return joined;
   std::vector<ExpertsMemory> experts;
   for (LayerMemory& memory : of_parts) experts.push_back(std::move(memory.feed_forward.experts));
-  joined.feed_forward.experts = JoinExperts(part.feed_forward.experts->per_token, std::move(experts));
+  joined.feed_forward.experts =
+      JoinExperts(part.feed_forward.experts->per_token, RoutedIn(parts, whole), std::move(experts));
   return joined;
 }
 

@@ -44,6 +44,56 @@ DividedRows DividedRowsOf(const MicroBatch& shape, int context) {
   return divided;
 }
 
+// Rows that go to other ranks, one after the other: of the flat activation, or of what a part found.
+class SentRows {
+ public:
+  SentRows(const MicroBatch& shape, int context, const CarriedRow& carried)
+      : divided_(DividedRowsOf(shape, context)) {
+    int64_t begin = 0;
+    for (const RowChunk& chunk : carried.chunks) {
+      carried_[{chunk.row, chunk.first}] = begin;
+      begin += chunk.length;
+    }
+  }
+
+  // How many rows have been added.
+  int64_t size() const { return size_; }
+
+  void Add(const RowChunk& chunk) {
+    const std::pair place(chunk.row, chunk.first);
+    const auto found = divided_.begins.find(place);
+    if (found != divided_.begins.end()) {
+      AppendRange(found->second, chunk.length, places_);
+      AppendRange(size_, chunk.length, own_places_);
+    } else {
+      AppendRange(carried_.at(place), chunk.length, carried_rows_);
+      AppendRange(size_, chunk.length, carried_places_);
+    }
+    size_ += chunk.length;
+  }
+
+  void PutInto(at::Device device, KeyExchange& exchange) {
+    std::vector<int64_t> rows;
+    for (const int64_t index : places_) rows.push_back(divided_.rows[static_cast<size_t>(index)]);
+    exchange.divided_rows = StagedFor(device, std::move(divided_.rows));
+    exchange.sent_places = StagedFor(device, std::move(places_));
+    exchange.sent_rows = StagedFor(device, std::move(rows));
+    if (carried_rows_.empty()) return;
+    exchange.carried_rows = StagedFor(device, std::move(carried_rows_));
+    exchange.carried_places = StagedFor(device, std::move(carried_places_));
+    exchange.own_places = StagedFor(device, std::move(own_places_));
+  }
+
+ private:
+  DividedRows divided_;
+  ChunkBegins carried_;
+  int64_t size_ = 0;
+  std::vector<int64_t> places_;
+  std::vector<int64_t> own_places_;
+  std::vector<int64_t> carried_rows_;
+  std::vector<int64_t> carried_places_;
+};
+
 // Two halves of the columns from two tensors, rows of which are taken.
 at::Tensor JoinedRows(const at::Tensor& left, const at::Tensor& right, const at::Tensor& rows) {
   const at::Tensor joined = at::empty({rows.size(0), left.size(1) + right.size(1)}, left.options());
@@ -61,6 +111,27 @@ void AddToRows(const at::Tensor& rows, const at::Tensor& sum, const at::Tensor& 
 
 }  // namespace
 
+int64_t CarriedRow::tokens() const {
+  int64_t tokens = 0;
+  for (const RowChunk& chunk : chunks) tokens += chunk.length;
+  return tokens;
+}
+
+CarriedRow CarriedOn(const MicroBatch& shape, const GroupPlace& place, const CarriedRow& found) {
+  CarriedRow carried;
+  if (shape.end_chunk == 0) return carried;
+  const size_t last = RowLengths(shape, Side::kTarget).size() - 1;
+  const auto add = [&](RowChunk chunk) {
+    if (chunk.row != last) return;
+    chunk.row = 0;
+    carried.chunks.push_back(chunk);
+  };
+  for (const RowChunk& chunk : found.chunks) add(chunk);
+  for (const ReceivedChunk& received : ChunksReceived(shape, place)) add(received.chunk);
+  for (const RowChunk& chunk : ChunksOf(shape, Side::kTarget, place.context)) add(chunk);
+  return carried;
+}
+
 int64_t KeyExchange::received_rows() const { return Sum(received); }
 
 std::vector<ReceivedChunk> ChunksReceived(const MicroBatch& shape, const GroupPlace& place) {
@@ -76,16 +147,14 @@ std::vector<ReceivedChunk> ChunksReceived(const MicroBatch& shape, const GroupPl
   return chunks;
 }
 
-KeyExchange MakeKeyExchange(const MicroBatch& shape, const GroupPlace& place, at::Device device) {
-  DividedRows divided = DividedRowsOf(shape, place.context);
+KeyExchange MakeKeyExchange(const MicroBatch& shape, const GroupPlace& place, at::Device device,
+                            const CarriedRow& carried) {
+  SentRows sent(shape, place.context, carried);
   KeyExchange exchange;
-  std::vector<int64_t> places;
   for (int other = 0; other < place.contexts; ++other) {
-    const size_t before = places.size();
-    for (const RowChunk& chunk : ChunksSent(shape, place.context, other)) {
-      AppendRange(divided.begins.at({chunk.row, chunk.first}), chunk.length, places);
-    }
-    exchange.sent.push_back(static_cast<int64_t>(places.size() - before));
+    const int64_t before = sent.size();
+    for (const RowChunk& chunk : ChunksSent(shape, place.context, other)) sent.Add(chunk);
+    exchange.sent.push_back(sent.size() - before);
     int64_t received = 0;
     for (const RowChunk& chunk : ChunksSent(shape, other, place.context)) received += chunk.length;
     exchange.received.push_back(received);
@@ -95,26 +164,42 @@ KeyExchange MakeKeyExchange(const MicroBatch& shape, const GroupPlace& place, at
     AppendRange(received.arrival, received.chunk.length, order);
   }
   if (!std::ranges::is_sorted(order)) exchange.order = StagedFor(device, std::move(order));
-  std::vector<int64_t> rows;
-  for (const int64_t index : places) rows.push_back(divided.rows[static_cast<size_t>(index)]);
-  exchange.divided_rows = StagedFor(device, std::move(divided.rows));
-  exchange.sent_places = StagedFor(device, std::move(places));
-  exchange.sent_rows = StagedFor(device, std::move(rows));
+  sent.PutInto(device, exchange);
   return exchange;
 }
 
 const ReceivedKeys& ArrivingKeys::Get() {
   if (pending_ == nullptr) return keys_;
-  const at::Tensor rows = std::exchange(pending_, nullptr)->Wait();
-  keys_ = {order_.defined() ? rows.index_select(0, order_) : rows};
+  at::Tensor rows = std::exchange(pending_, nullptr)->Wait();
+  if (order_.defined()) rows = rows.index_select(0, order_);
+  if (carried_.defined()) rows = at::cat({std::exchange(carried_, {}), rows});
+  keys_ = {std::move(rows)};
   return keys_;
 }
 
 ArrivingKeys StartKeys(StageGroup& group, const KeyExchange& exchange, const at::Tensor& key,
-                       const at::Tensor& value) {
-  return ArrivingKeys(
-      group.StartRows(JoinedRows(key, value, exchange.sent_rows), exchange.sent, exchange.received),
-      exchange.order);
+                       const at::Tensor& value, CarriedKeys carried) {
+  at::Tensor sent = JoinedRows(key, value, exchange.sent_rows);
+  if (exchange.carried_rows.defined()) {
+    const at::Tensor all =
+        at::empty({sent.size(0) + exchange.carried_rows.size(0), sent.size(1)}, sent.options());
+    all.index_copy_(0, exchange.own_places, sent);
+    sent = all.index_copy_(0, exchange.carried_places, carried.index_select(0, exchange.carried_rows));
+  }
+  return ArrivingKeys(group.StartRows(sent, exchange.sent, exchange.received), exchange.order,
+                      std::move(carried));
+}
+
+CarriedKeys Keep(const KeptForNextPart& kept, const ReceivedKeys& others, const at::Tensor& key,
+                 const at::Tensor& value) {
+  const int64_t begin = key.size(0) - kept.own;
+  const int64_t of_others = others.rows.size(0) - kept.others_begin;
+  at::Tensor rows = at::empty({of_others + kept.own, others.rows.size(1)}, others.rows.options());
+  rows.narrow(0, 0, of_others).copy_(others.rows.narrow(0, kept.others_begin, of_others));
+  const ReceivedKeys own = {rows.narrow(0, of_others, kept.own)};
+  own.key().copy_(key.narrow(0, begin, kept.own));
+  own.value().copy_(value.narrow(0, begin, kept.own));
+  return rows;
 }
 
 std::unique_ptr<PendingRows> StartKeyGradients(StageGroup& group, const KeyExchange& exchange,

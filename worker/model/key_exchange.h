@@ -23,6 +23,22 @@
 
 namespace penstock::worker {
 
+// What a rank has of a row that is cut between parts (worker/program/parts.h) when a part begins that goes on
+// with it: keys and values of its own chunks in earlier parts, and of those that came in them. In the order
+// of CarriedRow::chunks: [tokens, key columns, then value columns]. Undefined: nothing.
+using CarriedKeys = at::Tensor;
+
+// Which these are. The row is the first one of the part.
+struct CarriedRow {
+  std::vector<RowChunk> chunks;
+
+  int64_t tokens() const;
+};
+
+// What the next part finds, after this one which `found` that: of its last row, where that goes on. `shape`:
+// of this part.
+CarriedRow CarriedOn(const MicroBatch& shape, const GroupPlace& place, const CarriedRow& found);
+
 // Rows of the flat target activations. The tensors are int64.
 struct KeyExchange {
   // How many rows go to, and come from, each context rank.
@@ -34,6 +50,11 @@ struct KeyExchange {
   at::Tensor divided_rows;
   at::Tensor sent_places;
   at::Tensor sent_rows;
+  // Of a part, where rows are sent of what it found: these, their places among all that are sent, and those
+  // of `sent_rows`. Else undefined.
+  at::Tensor carried_rows;
+  at::Tensor carried_places;
+  at::Tensor own_places;
   // The received rows in the order of ChunksReceived. Undefined where they come so.
   at::Tensor order;
 
@@ -51,9 +72,11 @@ struct ReceivedChunk {
 std::vector<ReceivedChunk> ChunksReceived(const MicroBatch& shape, const GroupPlace& place);
 
 // The tensors are staged for the device (to_device.h). Throws what LibTorch throws.
-KeyExchange MakeKeyExchange(const MicroBatch& shape, const GroupPlace& place, at::Device device);
+KeyExchange MakeKeyExchange(const MicroBatch& shape, const GroupPlace& place, at::Device device,
+                            const CarriedRow& carried = {});
 
-// Of other ranks, in the order of ChunksReceived: [received rows, key columns, then value columns].
+// What a part found, and then of other ranks, in the order of ChunksReceived: [rows, key columns, then value
+// columns].
 struct ReceivedKeys {
   at::Tensor rows;
 
@@ -67,8 +90,8 @@ class ArrivingKeys {
   // Nothing.
   ArrivingKeys() = default;
   // `order`: KeyExchange::order.
-  ArrivingKeys(std::unique_ptr<PendingRows> rows, at::Tensor order)
-      : pending_(std::move(rows)), order_(std::move(order)) {}
+  ArrivingKeys(std::unique_ptr<PendingRows> rows, at::Tensor order, CarriedKeys carried = {})
+      : pending_(std::move(rows)), order_(std::move(order)), carried_(std::move(carried)) {}
 
   // Waits for them the first time.
   const ReceivedKeys& Get();
@@ -78,12 +101,23 @@ class ArrivingKeys {
  private:
   std::unique_ptr<PendingRows> pending_;
   at::Tensor order_;
+  CarriedKeys carried_;
   ReceivedKeys keys_;
 };
 
-// `key` and `value`: [own tokens, columns], of one type; rows may be strided. The group outlives the result.
+// `key` and `value`: [own tokens, columns], of one type; rows may be strided. `carried`: what the part found.
+// The group outlives the result.
 ArrivingKeys StartKeys(StageGroup& group, const KeyExchange& exchange, const at::Tensor& key,
-                       const at::Tensor& value);
+                       const at::Tensor& value, CarriedKeys carried = {});
+
+// Of a part whose last row goes on in the next one, what that finds: from here on all that this part found
+// and received, and then so many of the last own tokens.
+struct KeptForNextPart {
+  int64_t others_begin = 0;
+  int64_t own = 0;
+};
+CarriedKeys Keep(const KeptForNextPart& kept, const ReceivedKeys& others, const at::Tensor& key,
+                 const at::Tensor& value);
 
 // `others`: gradients of the keys that came; they must not change until what is returned has been waited for.
 // The group outlives it.

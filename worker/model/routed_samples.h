@@ -25,6 +25,8 @@ struct TokensOfAllRanks {
 
 // Whose the tokens of a context rank are. Tensors as of AttentionShape.
 struct RoutedSamples {
+  // Of a part of a micro-batch: the place of its first sample in that.
+  int64_t first_sample = 0;
   // [tokens] int64: the sample of each, by its place in the micro-batch; padding has the one behind the last.
   at::Tensor sample_of_token;
   // [samples + 1] int64: tokens of each, wherever they are; padding has 0.

@@ -14,12 +14,17 @@
 namespace penstock::worker {
 namespace {
 
+// What the layers have of a row that is cut between parts, between the passes of these.
+using CarriedByLayers = std::vector<CarriedKeys>;
+
 // A part's way up through the layers, in steps (block.h) that go on from layer to layer.
 class StackForward {
  public:
   StackForward(const StackPart& stack, const LayerContext& context, const std::vector<Recompute>& levels,
-               at::Tensor hidden, StackMemory& memory, PassBack back, const ParametersNeeded& needed)
+               at::Tensor hidden, StackMemory& memory, CarriedByLayers& carried, PassBack back,
+               const ParametersNeeded& needed)
       : stack_(stack),
+        carried_(carried),
         context_(context),
         levels_(levels),
         hidden_(std::move(hidden)),
@@ -33,6 +38,7 @@ class StackForward {
     for (; next_ < stack_.layers.size(); ++next_) {
       if (!layer_.has_value()) {
         if (needed_) needed_(stack_.layer_ends[next_]);
+        context_.carried = &carried_[next_];
         layer_.emplace(stack_.layers[next_], context_, std::move(hidden_), levels_[next_], memory_[next_]);
       }
       if (layer_->Advance()) return true;
@@ -47,7 +53,9 @@ class StackForward {
 
  private:
   const StackPart& stack_;
-  const LayerContext& context_;
+  CarriedByLayers& carried_;
+  // Of the layer that runs.
+  LayerContext context_;
   const std::vector<Recompute>& levels_;
   at::Tensor hidden_;
   StackMemory& memory_;
@@ -141,9 +149,10 @@ at::Tensor ForwardInTurn(const StackPart& stack, const std::vector<LayerContext>
   std::vector<at::Tensor> rows = OwnRowsOfParts(RowsOf(parts), std::move(hidden));
   // The first part is never behind another one.
   const ParametersNeeded there;
+  CarriedByLayers carried(stack.layers.size());
   std::deque<StackForward> passes;
   for (size_t i = 0; i < parts.size(); ++i) {
-    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], back,
+    passes.emplace_back(stack, parts[i], levels, std::move(rows[i]), memory[i], carried, back,
                         i == 0 ? needed : there);
   }
   return RunInTurn(passes);

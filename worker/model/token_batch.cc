@@ -70,7 +70,7 @@ absl::Status CheckShape(const MicroBatch& shape, const ModelConfig& config, size
 // known, and that its parts are in order.
 absl::Status CheckPlacement(const MicroBatch& shape, const ModelConfig& config, const GroupPlace& place) {
   PENSTOCK_RETURN_IF_ERROR(CheckSpans(shape, Side::kTarget, place.contexts));
-  PENSTOCK_RETURN_IF_ERROR(CheckParts(shape, place));
+  PENSTOCK_RETURN_IF_ERROR(CheckParts(shape, config, place));
   if (!IsT5(config) || !AnyRowIsDivided(shape)) return absl::OkStatus();
   return absl::InvalidArgumentError("spans: the samples of a T5 cannot be divided over context ranks");
 }

@@ -147,10 +147,12 @@ absl::Status AppendSpans(const v1::MicroBatch& proto, const JobConfig& job, Micr
 // The parts in which passes go through the rows. The samples are where the layout says.
 absl::Status AppendParts(const v1::MicroBatch& proto, const JobConfig& job, MicroBatch& micro_batch) {
   micro_batch.part_rows.assign(proto.part_rows().begin(), proto.part_rows().end());
+  micro_batch.part_chunks.assign(proto.part_chunks().begin(), proto.part_chunks().end());
   micro_batch.whole_backward = proto.whole_backward();
-  return CheckParts(micro_batch, {.contexts = static_cast<int>(job.context),
-                                  .tensors = static_cast<int>(job.tensor),
-                                  .experts = static_cast<int>(job.expert)});
+  return CheckParts(micro_batch, job.model,
+                    {.contexts = static_cast<int>(job.context),
+                     .tensors = static_cast<int>(job.tensor),
+                     .experts = static_cast<int>(job.expert)});
 }
 
 // That the samples are where the layout says.

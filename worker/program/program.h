@@ -180,6 +180,13 @@ struct MicroBatch {
   std::vector<uint32_t> part_rows = {};
   // Forward passes alone go in parts: backward passes are those of the whole micro-batch.
   bool whole_backward = false;
+  // Of each of part_rows, the chunk of the row that a part begins with, or the last one ends before
+  // (share.h); empty: parts are whole rows.
+  std::vector<uint32_t> part_chunks = {};
+  // Of a part (parts.h): its first row begins with this chunk, and its last row ends before that one; 0: with
+  // its end.
+  uint32_t first_chunk = 0;
+  uint32_t end_chunk = 0;
   // Of the whole global batch, by which losses of routers are divided; 0: no loss of a router is asked for.
   uint64_t batch_tokens = 0;
   int64_t computed_tokens = 0;

@@ -19,6 +19,31 @@ bool Has(const Span& span, int context) {
 
 Span SpanOf(const MicroBatch& shape, size_t row) { return shape.spans.empty() ? Span() : shape.spans[row]; }
 
+// A row on one context rank is one chunk.
+int64_t ChunksOfSpan(const Span& span) { return span.ranks == 1 ? 1 : 2 * int64_t{span.ranks}; }
+
+// The chunks of a row that lie on a context rank, ascending.
+std::vector<int64_t> IndicesOn(const Span& span, int context) {
+  if (!Has(span, context)) return {};
+  if (span.ranks == 1) return {0};
+  const int64_t place = PlaceIn(span, context);
+  return {place, ChunksOfSpan(span) - 1 - place};
+}
+
+// Chunks begin, ..., end - 1 of a row.
+struct ChunkRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  bool Has(int64_t index) const { return index >= begin && index < end; }
+};
+
+// Those of a row of the shape: all, but at the ends of a part.
+ChunkRange ChunksIn(const MicroBatch& shape, size_t row, size_t rows, const Span& span) {
+  const bool ends = row + 1 == rows && shape.end_chunk > 0;
+  return {row == 0 ? int64_t{shape.first_chunk} : 0, ends ? int64_t{shape.end_chunk} : ChunksOfSpan(span)};
+}
+
 RowChunk Chunk(size_t row, int64_t length, int64_t chunks, int64_t index) {
   const int64_t begin = index * length / chunks;
   return {row, begin, (index + 1) * length / chunks - begin};
@@ -68,20 +93,15 @@ absl::Status CheckSpans(const MicroBatch& shape, Side side, int contexts) {
   return absl::OkStatus();
 }
 
-std::vector<RowChunk> ChunksOfRow(size_t row, int64_t length, const Span& span, int context) {
-  if (!Has(span, context)) return {};
-  if (span.ranks == 1) return {{row, 0, length}};
-  const int64_t chunks = 2 * int64_t{span.ranks};
-  const int64_t place = PlaceIn(span, context);
-  return {Chunk(row, length, chunks, place), Chunk(row, length, chunks, chunks - 1 - place)};
-}
-
 std::vector<RowChunk> ChunksOf(const MicroBatch& shape, Side side, int context) {
   const std::vector<int64_t> lengths = RowLengths(shape, side);
   std::vector<RowChunk> chunks;
   for (size_t row = 0; row < lengths.size(); ++row) {
-    for (const RowChunk& chunk : ChunksOfRow(row, lengths[row], SpanOf(shape, row), context))
-      chunks.push_back(chunk);
+    const Span span = SpanOf(shape, row);
+    const ChunkRange in_shape = ChunksIn(shape, row, lengths.size(), span);
+    for (const int64_t index : IndicesOn(span, context)) {
+      if (in_shape.Has(index)) chunks.push_back(Chunk(row, lengths[row], ChunksOfSpan(span), index));
+    }
   }
   return chunks;
 }
@@ -129,11 +149,13 @@ std::vector<RowChunk> ChunksSent(const MicroBatch& shape, int from, int to) {
   std::vector<RowChunk> sent;
   for (size_t row = 0; row < lengths.size(); ++row) {
     const Span span = SpanOf(shape, row);
-    if (!Has(span, to)) continue;
-    std::vector<RowChunk> chunks = ChunksOfRow(row, lengths[row], span, from);
-    // The second chunk of an earlier rank comes behind all queries of a later one.
-    if (from < to && chunks.size() == 2) chunks.pop_back();
-    sent.insert(sent.end(), chunks.begin(), chunks.end());
+    const ChunkRange in_shape = ChunksIn(shape, row, lengths.size(), span);
+    const std::vector<int64_t> queries = IndicesOn(span, to);
+    for (const int64_t index : IndicesOn(span, from)) {
+      const auto first = std::ranges::upper_bound(queries, index);
+      if (first != queries.end() && in_shape.Has(*first))
+        sent.push_back(Chunk(row, lengths[row], ChunksOfSpan(span), index));
+    }
   }
   return sent;
 }

@@ -39,13 +39,11 @@ std::vector<int64_t> RowLengths(const MicroBatch& shape, Side side);
 // INVALID_ARGUMENT (names the span).
 absl::Status CheckSpans(const MicroBatch& shape, Side side, int contexts);
 
-// The functions below want a shape whose spans are in order. Without spans context rank 0 has everything.
+// The functions below want a shape whose spans are in order. Without spans context rank 0 has everything. Of
+// a part that is cut inside of a row they give what the part has.
 
-// The part of a row of `length` tokens that a context rank has: nothing, the row, or its two chunks.
-std::vector<RowChunk> ChunksOfRow(size_t row, int64_t length, const Span& span, int context);
-
-// What a context rank has, in the order in which it lies there. Two chunks of one row are not joined, even
-// where they are neighbours.
+// What a context rank has, in the order in which it lies there: of each row nothing, the row, or its two
+// chunks. Two chunks of one row are not joined, even where they are neighbours.
 std::vector<RowChunk> ChunksOf(const MicroBatch& shape, Side side, int context);
 int64_t TokensOn(const MicroBatch& shape, Side side, int context);
 
@@ -79,7 +77,8 @@ std::vector<bool> SamplesOn(const MicroBatch& shape, int context);
 bool AnyRowIsDivided(const MicroBatch& shape);
 
 // The chunks of the target side whose keys and values `from` sends to `to`, in order: of every row that both
-// have a part of, those that a query on `to` comes behind. Every chunk lies on `from`.
+// have a part of, those that a query on `to` comes behind. Every chunk lies on `from`. Of a part: those whose
+// first such query is in it. They may be of an earlier part.
 std::vector<RowChunk> ChunksSent(const MicroBatch& shape, int from, int to);
 
 }  // namespace penstock::worker

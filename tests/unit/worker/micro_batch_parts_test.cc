@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "tests/support/thread_stage_group.h"
 #include "tests/unit/worker/divided_stages.h"
 #include "tests/unit/worker/model_testing.h"
+#include "tests/unit/worker/parts_testing.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/program/parts.h"
@@ -23,58 +23,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// So many parts, of different sizes where there are rows enough.
-std::vector<uint32_t> PartRows(uint32_t rows, uint32_t parts) {
-  std::vector<uint32_t> ends = {0};
-  for (; parts > 0; --parts) {
-    const uint32_t own = parts == 1 ? rows : std::max(1U, rows / 2 - (parts - 2));
-    ends.push_back(ends.back() + own);
-    rows -= own;
-  }
-  return ends;
-}
-
-uint32_t RowsIn(const MicroBatch& shape) {
-  return static_cast<uint32_t>(RowLengths(shape, Side::kTarget).size());
-}
-
-// Experts behind attention with windows in every other layer, which turns by another theta.
-ModelConfig ExpertsWithWindows(DataType type) {
-  ModelConfig config = SmallExpertsConfig(type);
-  config.attention_window = 5;
-  config.windowless_interval = 2;
-  config.window_rotary_theta = 50;
-  return config;
-}
-
-const std::vector<TestPipeline::Options>& EveryKindOfPass() {
-  static const std::vector<TestPipeline::Options> options = {
-      {},
-      {.split_backward = true},
-      {.recompute = {.selective = 4}},
-      {.recompute = {.full = 4}},
-      {.recompute = {.selective = 1, .full = 1}, .split_backward = true},
-  };
-  return options;
-}
-
 class PartsOfEveryLayout : public ::testing::TestWithParam<Layout> {};
-
-std::string NameOfLayout(const ::testing::TestParamInfo<Layout>& info) {
-  const char* const names[] = {"Padded", "Packed", "Concatenated"};
-  return names[static_cast<size_t>(info.param)];
-}
 
 INSTANTIATE_TEST_SUITE_P(Parts, PartsOfEveryLayout,
                          ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated),
                          NameOfLayout);
-
-// Every combination with PENSTOCK_EQUIVALENCE=all in the environment. Else every 29th: neither five kinds of
-// passes nor four numbers of parts nor four pairs of degrees share a divisor with it.
-bool IsRun(size_t combination, size_t every = 29) {
-  const char* const wanted = std::getenv("PENSTOCK_EQUIVALENCE");
-  return (wanted != nullptr && std::string(wanted) == "all") || combination % every == 0;
-}
 
 // Of one rank, and of an implementation that knows neither ranks nor parts.
 TEST_P(PartsOfEveryLayout, AddUpToTheUndividedStage) {
@@ -94,7 +47,7 @@ TEST_P(PartsOfEveryLayout, AddUpToTheUndividedStage) {
           if (placed.contexts * tensors % experts != 0) continue;
           for (const TestPipeline::Options& options : EveryKindOfPass()) {
             shape.whole_backward = tensors == 1 && combination % 2 == 1;
-            if (!IsRun(combination++)) continue;
+            if (!IsRun(combination++, 29)) continue;
             const Whole divided = RunDivided(config, placed, shape, {1, 3}, options, tensors, experts);
             EXPECT_LT(Difference(divided, whole), 1e-12)
                 << parts << " parts, " << placed.contexts << " context and " << tensors

@@ -137,5 +137,79 @@ TEST_P(MemoryOfParts, IsAboveThatOfTheWholeByOneTensorWhereBackwardPassesAreWhol
   }
 }
 
+// Of a forward pass of a context rank of two, which keeps its layers' inputs alone.
+double PeakOfForward(const MicroBatch& shape, const std::vector<int64_t>& dense, int context) {
+  ModelConfig config = ExpertsModel();
+  config.dense_layers = dense;
+  config.max_sequence_length = 192;
+  LoneRank rank({.context = context, .contexts = 2, .experts = 2});
+  const auto stage = *MakeTransformerStage(config, {0, 3, false, false}, /*seed=*/1, at::kCPU, rank);
+  const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU, rank.place());
+  const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, rank.place()));
+  const int64_t before = TensorBytes(at::kCPU);
+  ResetPeakTensorBytes(at::kCPU);
+  const auto forward = *stage->Forward(shape, tokens, activation, {.full = 3}, 1, {});
+  return static_cast<double>(PeakTensorBytes(at::kCPU) - before);
+}
+
+// One long row over two context ranks, in two parts or more. Plans count what layers keep of it
+// (execution.md, section 8, `carried`) beside what a forward pass of the whole takes.
+TEST(MemoryOfCutRows, IsThatOfTheWholeAndOfCarriedKeys) {
+  CountCpuTensors();
+  constexpr uint32_t kTokens = 192;
+  MicroBatch shape;
+  shape.rows = 1;
+  shape.target_length = kTokens;
+  shape.sample_ids = {0};
+  shape.input_tokens = {0};
+  shape.target_tokens = {kTokens};
+  shape.spans = {{.first = 0, .ranks = 2}};
+  for (const std::vector<int64_t>& dense :
+       {std::vector<int64_t>{}, std::vector<int64_t>{1}, std::vector<int64_t>{0, 1}}) {
+    for (const int context : {0, 1}) {
+      shape.part_rows = shape.part_chunks = {};
+      shape.whole_backward = false;
+      const double whole = PeakOfForward(shape, dense, context);
+      shape.whole_backward = true;
+      // Two heads of keys and values of width 2, in float32.
+      const double carried = (1.0 + static_cast<double>(dense.size())) * 2 * 2 * 2 * sizeof(float) * kTokens;
+      for (const std::vector<uint32_t>& chunks :
+           {std::vector<uint32_t>{0, 2, 0}, {0, 1, 0}, {0, 3, 0}, {0, 1, 2, 3, 0}}) {
+        shape.part_rows.assign(chunks.size(), 0);
+        shape.part_rows.back() = 1;
+        shape.part_chunks = chunks;
+        EXPECT_LE(PeakOfForward(shape, dense, context), whole + carried)
+            << chunks.size() - 1 << " parts, " << dense.size() << " dense layers, context rank " << context;
+      }
+    }
+  }
+}
+
+// With a backward pass, which takes more.
+TEST(MemoryOfCutRows, IsThatOfOtherPartsWhereBackwardPassesAreWhole) {
+  CountCpuTensors();
+  MicroBatch shape = EvenShape(4);
+  for (Span& span : shape.spans) span = {.first = 0, .ranks = 2};
+  for (const LayerRecompute& recompute : {LayerRecompute{}, {.selective = 3}, {.full = 3}}) {
+    for (const bool split : {false, true}) {
+      shape.part_rows = shape.part_chunks = {};
+      shape.whole_backward = false;
+      const double whole = PeakOfExpertRank(shape, recompute, split, /*tensors=*/1, {});
+      shape.part_rows = {0, 2, 4};
+      shape.whole_backward = true;
+      const double rows = PeakOfExpertRank(shape, recompute, split, /*tensors=*/1, {});
+      for (const auto& [part_rows, part_chunks] :
+           {std::pair<std::vector<uint32_t>, std::vector<uint32_t>>{{0, 1, 4}, {0, 2, 0}},
+            {{0, 0, 2, 3, 4}, {0, 2, 0, 2, 0}}}) {
+        shape.part_rows = part_rows;
+        shape.part_chunks = part_chunks;
+        EXPECT_LE(PeakOfExpertRank(shape, recompute, split, /*tensors=*/1, {}), std::max(rows, 1.05 * whole))
+            << part_rows.size() - 1 << " parts, full " << recompute.full << ", selective "
+            << recompute.selective << ", split " << split;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace penstock::worker

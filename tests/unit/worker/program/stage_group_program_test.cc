@@ -74,6 +74,32 @@ TEST(ProgramFromProto, NamesWhatIsWrongWithPartsOfMicroBatches) {
               AllOf(HasSubstr("micro-batch 0"), HasSubstr("whole_backward is set, but part_rows is empty")));
 }
 
+TEST(ProgramFromProto, NamesWhatIsWrongWithPartsInsideOfRows) {
+  const auto read = [](const std::vector<uint32_t>& part_chunks, bool whole_backward = true,
+                       double capacity = 0) {
+    v1::StreamProgramsResponse message = ContextMessage();
+    v1::MicroBatch& micro_batch = *message.mutable_micro_batches(0);
+    for (const uint32_t end : {0, 1, 2}) micro_batch.add_part_rows(end);
+    micro_batch.mutable_part_chunks()->Add(part_chunks.begin(), part_chunks.end());
+    micro_batch.set_whole_backward(whole_backward);
+    JobConfig job = ExpertJob();
+    job.model.expert_capacity_factor = capacity;
+    return ProgramFromProto(message, job);
+  };
+  const auto error = [&](const auto&... of) { return std::string(read(of...).status().message()); };
+  // Row 1 is divided over two context ranks.
+  const absl::StatusOr<Program> program = read({0, 2, 0});
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(program->micro_batches[0].part_chunks, ElementsAre(0, 2, 0));
+  using Chunks = std::vector<uint32_t>;
+  EXPECT_THAT(error(Chunks{0, 4, 0}), AllOf(HasSubstr("micro-batch 0"), HasSubstr("part_chunks is 0, 4, 0"),
+                                            HasSubstr("row 1 has the chunks 0 to 3")));
+  EXPECT_THAT(error(Chunks{0, 1}), HasSubstr("expected one value for each of part_rows"));
+  EXPECT_THAT(error(Chunks{1, 2, 0}), HasSubstr("row 0 lies on one context rank"));
+  EXPECT_THAT(error(Chunks{0, 2, 0}, false), HasSubstr("whole_backward is set alone"));
+  EXPECT_THAT(error(Chunks{0, 2, 0}, true, 1.25), HasSubstr("experts have a capacity"));
+}
+
 TEST(ProgramFromProto, NamesWhatIsWrongWithJointPassesAndSpans) {
   const auto error = [](void (*change)(v1::StreamProgramsResponse&)) {
     v1::StreamProgramsResponse message = ContextMessage();
