@@ -79,6 +79,7 @@ Json MicroBatchData(const v1::MicroBatch& micro_batch) {
           {"rowSamples", micro_batch.row_samples()},
           {"spans", Spans(micro_batch)},
           {"partRows", micro_batch.part_rows()},
+          {"partChunks", micro_batch.part_chunks()},
           {"wholeBackward", micro_batch.whole_backward()}};
 }
 

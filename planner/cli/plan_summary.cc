@@ -49,7 +49,8 @@ nlohmann::ordered_json ToJson(const RowExchange& rows) {
   return {{"ms", rows.ms},
           {"exposed_ms", rows.exposed_ms},
           {"micro_batches_in_parts", rows.in_parts},
-          {"forward_alone", rows.forward_alone}};
+          {"forward_alone", rows.forward_alone},
+          {"cut_rows", rows.cut_rows}};
 }
 
 nlohmann::ordered_json ToJson(const std::vector<BubbleShare>& shares) {

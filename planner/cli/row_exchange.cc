@@ -25,17 +25,19 @@ RowExchange RowExchangeOf(const v1::Plan& plan) {
     for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
       if (!micro_batch.part_rows().empty()) ++rows.in_parts;
       if (micro_batch.whole_backward()) ++rows.forward_alone;
+      if (!micro_batch.part_chunks().empty()) ++rows.cut_rows;
     }
   }
   return rows;
 }
 
 std::string RowExchangeText(const RowExchange& rows, int micro_batches) {
-  return absl::StrCat(Fixed(rows.ms, 1), " ms a rank, ", Fixed(rows.exposed_ms, 1), " ms of it waited for; ",
-                      rows.in_parts, " of ", micro_batches, " micro-batches in parts",
-                      rows.forward_alone > 0
-                          ? absl::StrCat(", ", rows.forward_alone, " of them forward alone")
-                          : std::string());
+  return absl::StrCat(
+      Fixed(rows.ms, 1), " ms a rank, ", Fixed(rows.exposed_ms, 1), " ms of it waited for; ", rows.in_parts,
+      " of ", micro_batches, " micro-batches in parts",
+      rows.forward_alone > 0 ? absl::StrCat(", ", rows.forward_alone, " of them forward alone")
+                             : std::string(),
+      rows.cut_rows > 0 ? absl::StrCat(" (", rows.cut_rows, " inside of samples)") : std::string());
 }
 
 }  // namespace penstock::cli

@@ -15,11 +15,14 @@ struct RowExchange {
   int in_parts = 0;
   // Of these, those whose backward passes are whole.
   int forward_alone = 0;
+  // And of those, the ones whose parts begin inside of rows.
+  int cut_rows = 0;
 };
 
 RowExchange RowExchangeOf(const v1::Plan& plan);
 
-// "343.2 ms a rank, 10.6 ms of it waited for; 12 of 13 micro-batches in parts, 3 of them forward alone".
+// "343.2 ms a rank, 10.6 ms of it waited for; 12 of 13 micro-batches in parts, 3 of them forward alone (1
+// inside of samples)".
 std::string RowExchangeText(const RowExchange& rows, int micro_batches);
 
 }  // namespace penstock::cli

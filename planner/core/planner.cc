@@ -77,21 +77,30 @@ StageLayout LayoutOf(const v1::Topology& topology) {
   return layout;
 }
 
-// Rows of one part follow each other; a row is a sample where there are several.
+// Rows of one part follow each other; a row is a sample where there are several. One that is cut comes last
+// in its first part, and so first in the next one.
 void PutPartsTogether(const PartOfRow& part_of_row, MicroBatch* micro_batch) {
   if (part_of_row.empty()) return;
   const MicroBatch apart = *micro_batch;
   micro_batch->samples.clear();
   micro_batch->spans.clear();
   micro_batch->part_rows = {0};
-  for (uint8_t part = 0; micro_batch->samples.size() < apart.samples.size(); ++part) {
-    for (size_t row = 0; row < part_of_row.size(); ++row) {
-      if (part_of_row[row] != part) continue;
-      micro_batch->samples.push_back(apart.samples[row]);
-      if (!apart.spans.empty()) micro_batch->spans.push_back(apart.spans[row]);
+  micro_batch->part_chunks = {0};
+  for (int part = 0; part < PartsIn(part_of_row); ++part) {
+    int32_t chunk = 0;
+    for (const bool cut : {false, true}) {
+      for (size_t row = 0; row < part_of_row.size(); ++row) {
+        if (part_of_row[row].part != part || part_of_row[row].cut != cut) continue;
+        micro_batch->samples.push_back(apart.samples[row]);
+        if (!apart.spans.empty()) micro_batch->spans.push_back(apart.spans[row]);
+        if (cut) chunk = apart.spans[row].ranks;
+      }
     }
-    micro_batch->part_rows.push_back(static_cast<int32_t>(micro_batch->samples.size()));
+    micro_batch->part_rows.push_back(static_cast<int32_t>(micro_batch->samples.size()) - (chunk > 0 ? 1 : 0));
+    micro_batch->part_chunks.push_back(chunk);
   }
+  if (std::ranges::all_of(micro_batch->part_chunks, [](int32_t chunk) { return chunk == 0; }))
+    micro_batch->part_chunks.clear();
 }
 
 Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaPipeline>& pipelines,

@@ -75,6 +75,10 @@ function tokensHere(rank, microBatch) {
 function partsOf(microBatch) {
   const begins = microBatch.partRows;
   if (begins.length === 0) return [];
+  if (microBatch.partChunks.length > 0) {
+    const end = (row, part) => `${microBatch.partChunks[part + 1] > 0 ? `chunk ${microBatch.partChunks[part + 1]} of ` : ""}row ${row}`;
+    return [["parts", `in turn, up to ${begins.slice(1).map(end).join(", ")}; backward passes are whole`]];
+  }
   const rows = begins.slice(1).map((end, part) => withCommas(end - begins[part])).join(", ");
   return [["parts", `${rows} rows, in turn${microBatch.wholeBackward ? "; backward passes are whole" : ""}`]];
 }

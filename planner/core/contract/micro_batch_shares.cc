@@ -2,7 +2,9 @@
 
 #include <bit>
 #include <cstdint>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/types/span.h"
@@ -65,42 +67,92 @@ absl::StatusOr<std::vector<Span>> SpansOf(const v1::MicroBatch& micro_batch, siz
   return spans;
 }
 
-// Ascending, from 0 to the number of rows.
-absl::Status CheckParts(const v1::MicroBatch& micro_batch, size_t rows) {
-  const auto& begins = micro_batch.part_rows();
-  bool sound = begins.empty() || (begins.size() > 1 && begins[0] == 0 && begins[begins.size() - 1] == rows);
-  for (int part = 0; sound && part + 1 < begins.size(); ++part) sound = begins[part] < begins[part + 1];
-  if (sound) return absl::OkStatus();
-  return absl::InvalidArgumentError("plan.replicas: the parts of a micro-batch do not hold each row once");
+// A row, and a chunk of it.
+using RowAndChunk = std::pair<size_t, int32_t>;
+
+// Where each part begins, and the last one's end.
+std::vector<RowAndChunk> PartBegins(const v1::MicroBatch& micro_batch) {
+  std::vector<RowAndChunk> begins;
+  for (int part = 0; part < micro_batch.part_rows_size(); ++part)
+    begins.emplace_back(micro_batch.part_rows(part), part < micro_batch.part_chunks_size()
+                                                         ? static_cast<int32_t>(micro_batch.part_chunks(part))
+                                                         : 0);
+  return begins;
+}
+
+// Ascending, from the first row to behind the last; inside of rows that are divided.
+bool AreSound(absl::Span<const RowAndChunk> begins, absl::Span<const Span> spans) {
+  if (begins.size() < 2 || begins.front() != RowAndChunk() || begins.back() != RowAndChunk(spans.size(), 0))
+    return false;
+  for (size_t part = 0; part + 1 < begins.size(); ++part) {
+    const auto& [row, chunk] = begins[part];
+    if (begins[part] >= begins[part + 1] || row >= spans.size()) return false;
+    if (chunk != 0 && (chunk < 0 || spans[row].ranks == 1 || chunk >= 2 * spans[row].ranks)) return false;
+  }
+  return true;
 }
 
 // Rows of a micro-batch, or the samples in them, and where they are.
 struct PlacedRows {
   std::vector<Row> rows;
   std::vector<Span> spans;
-  // Where each part begins, and the last one's end.
-  std::vector<size_t> part_begins;
+  // The row of the micro-batch that each of them is, or is in.
+  std::vector<size_t> row_of;
+  // In rows of the micro-batch.
+  std::vector<RowAndChunk> part_begins;
 };
 
 absl::StatusOr<PlacedRows> PlaceComputed(const v1::MicroBatch& micro_batch, const Batch& batch, int contexts,
                                          const AttentionWindows& windows) {
   PlacedRows computed = {.rows = ComputedRows(micro_batch, batch, windows),
                          .spans = {},
-                         .part_begins = {micro_batch.part_rows().begin(), micro_batch.part_rows().end()}};
+                         .row_of = {},
+                         .part_begins = PartBegins(micro_batch)};
   PENSTOCK_ASSIGN_OR_RETURN(computed.spans, SpansOf(micro_batch, computed.rows.size(), contexts));
-  PENSTOCK_RETURN_IF_ERROR(CheckParts(micro_batch, computed.rows.size()));
-  return computed;
+  computed.row_of.resize(computed.rows.size());
+  std::iota(computed.row_of.begin(), computed.row_of.end(), size_t{0});
+  if (computed.part_begins.empty() || AreSound(computed.part_begins, computed.spans)) return computed;
+  return absl::InvalidArgumentError("plan.replicas: the parts of a micro-batch do not hold each row once");
+}
+
+// The rows that a part has some of.
+PlacedRows RowsOfPart(const PlacedRows& placed, size_t part, std::vector<ChunkRange>* chunks) {
+  const auto& [first, begin] = placed.part_begins[part];
+  const auto& [last, end] = placed.part_begins[part + 1];
+  PlacedRows rows;
+  chunks->clear();
+  for (size_t i = 0; i < placed.rows.size(); ++i) {
+    const size_t row = placed.row_of[i];
+    if (row < first || row > last || (row == last && end == 0)) continue;
+    rows.rows.push_back(placed.rows[i]);
+    rows.spans.push_back(placed.spans[i]);
+    chunks->push_back({.begin = row == first ? begin : 0, .end = row == last ? end : 0});
+  }
+  return rows;
+}
+
+void AddCutTokens(const PlacedRows& placed, std::vector<Share>* whole) {
+  for (size_t i = 0; i < placed.rows.size(); ++i) {
+    const bool cut = absl::c_any_of(placed.part_begins, [&](const RowAndChunk& begin) {
+      return begin.first == placed.row_of[i] && begin.second > 0;
+    });
+    if (!cut) continue;
+    const Span& span = placed.spans[i];
+    for (int context = span.first; context < span.first + span.ranks; ++context)
+      (*whole)[context].cut_tokens += placed.rows[i].length;
+  }
 }
 
 SharesInParts SharesOfPlaced(const PlacedRows& placed, const Batch& batch, const Nodes& nodes, int contexts) {
   SharesInParts shares;
   SharesOf(placed.rows, batch.samples, placed.spans, nodes, contexts, &shares.whole);
+  AddCutTokens(placed, &shares.whole);
   shares.parts.resize(contexts);
   std::vector<Share> of_part;
+  std::vector<ChunkRange> chunks;
   for (size_t part = 0; part + 1 < placed.part_begins.size(); ++part) {
-    const size_t begin = placed.part_begins[part], size = placed.part_begins[part + 1] - begin;
-    SharesOf(absl::MakeSpan(placed.rows).subspan(begin, size), batch.samples,
-             absl::MakeSpan(placed.spans).subspan(begin, size), nodes, contexts, &of_part);
+    const PlacedRows rows = RowsOfPart(placed, part, &chunks);
+    SharesOf(rows.rows, batch.samples, rows.spans, nodes, contexts, &of_part, chunks);
     for (int context = 0; context < contexts; ++context) shares.parts[context].push_back(of_part[context]);
   }
   return shares;
@@ -131,13 +183,14 @@ absl::StatusOr<SharesInParts> RealShares(const v1::MicroBatch& micro_batch, cons
   const auto sums = [&] { return SumsOf(samples, batch.samples, Layout::kPacked); };
   if (contexts == 1 && micro_batch.part_rows().empty()) return OfOneRank(sums());
   PENSTOCK_ASSIGN_OR_RETURN(const PlacedRows computed, PlaceComputed(micro_batch, batch, contexts, windows));
-  PlacedRows real = {
-      .rows = RowsOf(samples, batch.samples, Layout::kPacked, {}), .spans = {}, .part_begins = {}};
+  PlacedRows real = {.rows = RowsOf(samples, batch.samples, Layout::kPacked, {}),
+                     .spans = {},
+                     .row_of = {},
+                     .part_begins = computed.part_begins};
   for (size_t row = 0; row < computed.rows.size(); ++row) {
-    if (absl::c_linear_search(computed.part_begins, row)) real.part_begins.push_back(real.spans.size());
     real.spans.insert(real.spans.end(), computed.rows[row].samples.size(), computed.spans[row]);
+    real.row_of.insert(real.row_of.end(), computed.rows[row].samples.size(), row);
   }
-  if (!real.part_begins.empty()) real.part_begins.push_back(real.spans.size());
   SharesInParts shares = SharesOfPlaced(real, batch, nodes, contexts);
   if (contexts == 1) shares = OfOneRank(sums(), std::move(shares.parts));
   shares.whole_backward = micro_batch.whole_backward();

@@ -48,6 +48,7 @@ void ReadExperts(const v1::ModelSpec& model, Job* job) {
   job->expert_parameter_bytes = ExpertParameterBytes(model, job->bytes_per_element);
   job->expert_products = int64_t{model.experts()} * MatricesOfExpert(model);
   job->expert_product_share = ExpertProductShare(model);
+  job->experts_have_capacity = model.expert_capacity_factor() > 0;
   job->expert_kept_bytes = ExpertKeptBytes(model, job->bytes_per_element);
 }
 

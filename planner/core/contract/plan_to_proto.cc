@@ -200,6 +200,7 @@ void Converter::AddMicroBatch(const MicroBatch& micro_batch, const TokenSums& su
     proto->add_span_ranks(static_cast<uint32_t>(span.ranks));
   }
   for (const int32_t row : micro_batch.part_rows) proto->add_part_rows(static_cast<uint32_t>(row));
+  for (const int32_t chunk : micro_batch.part_chunks) proto->add_part_chunks(static_cast<uint32_t>(chunk));
   proto->set_whole_backward(micro_batch.whole_backward);
   for (const StageRecompute& recompute : micro_batch.recompute) {
     v1::StageRecompute* stage = proto->add_recompute();

@@ -57,6 +57,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       expert_products_(job.expert_products / group().expert),
       expert_product_share_(job.expert_product_share * profile_.fullest_experts /
                             LoadFactor(job.expert_product_share, profile_.fullest_experts)),
+      experts_have_capacity_(job.experts_have_capacity),
       divided_state_(job.shard_optimizer_state),
       has_shares_(job.parameter_shares),
       share_weights_(job.share_weights) {

@@ -94,6 +94,9 @@ class CostModel {
     return most_parts_ > 1 && group().tensor == 1 && profile_.cluster.copy_bytes_per_second > 0;
   }
 
+  // Whether parts may also begin inside of rows: all of a sample decides what experts of a capacity take.
+  bool may_cut_rows() const { return has_whole_backward() && !experts_have_capacity_; }
+
   // Of a token's rows and their gradients, to experts on other ranks and back, in both passes of one layer
   // that keeps everything: what products for weights do not hide. A line through the tokens, for estimates.
   double RowsTokenNs() const;
@@ -259,6 +262,7 @@ class CostModel {
   int64_t expert_products_;
   double expert_product_share_;
   int most_parts_ = 1;
+  bool experts_have_capacity_;
   // The optimizer state, over replicas; or all, over all ranks.
   bool divided_state_;
   bool has_shares_;

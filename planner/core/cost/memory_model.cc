@@ -37,6 +37,14 @@ int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors, doub
                         more * sums.target);
 }
 
+// Layers that a part goes through at most before the next part follows: up to the next one with experts.
+int64_t LayersInARow(const Stage& stage) {
+  int64_t dense = 0;
+  for (const LayerRun& run : RunsOf(stage, {}))
+    if (run.kind == kDense) dense = std::max<int64_t>(dense, run.layers);
+  return dense + 1;
+}
+
 }  // namespace
 
 MemoryModel::MemoryModel(const Profile& profile, const Job& job, const Topology& topology,
@@ -89,6 +97,7 @@ ShareMemory MemoryModel::OfShare(const Share& share) const {
   memory.head = group().tensor > 1 ? DividedHeadBytes(sums) : memory.peak_head;
   memory.gathered = exchange_model_.GatheredBytes(sums);
   memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
+  memory.carried_keys = share.cut_tokens * exchange_model_.key_value_bytes();
   // Of the tensor rank with the most.
   const auto boundary_bytes = [&](bool encoder_alone) {
     return BoundaryElements(encoder_alone, sums, group().tensor - 1) * bytes_per_element_;
@@ -105,6 +114,7 @@ StageMemory MemoryModel::OnStage(int stage, const Share& share, const ShareMemor
   memory.rows = layers.has(kDecoder) ? of_share.rows : 0;
   memory.gathered = of_share.gathered;
   memory.keys_values = of_share.keys_values;
+  if (of_share.carried_keys > 0) memory.carried_keys = LayersInARow(layers) * of_share.carried_keys;
   for (const LayerKind kind : kKindsOfStacks) {
     if (!layers.has(kind)) continue;
     const ShareMemory::Layer& layer = of_share.layer[kind];

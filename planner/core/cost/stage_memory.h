@@ -26,6 +26,7 @@ struct ShareMemory {
   int64_t head = 0;
   int64_t gathered = 0;
   int64_t keys_values = 0;
+  int64_t carried_keys = 0;
   int64_t rows = 0;
   // Of an activation between stages: of the encoder alone, and of all.
   int64_t encoder_boundary = 0;
@@ -53,6 +54,9 @@ struct StageMemory {
   // backward there are their gradients, too.
   int64_t gathered = 0;
   int64_t keys_values = 0;
+  // In forward passes: keys and values of rows that are cut between parts, which layers keep for the next
+  // one.
+  int64_t carried_keys = 0;
   // Rows from other ranks, for this one's experts: there three times while they are sent, received and
   // sorted, forward and backward.
   int64_t rows = 0;
@@ -68,7 +72,7 @@ struct StageMemory {
   int64_t tokens = 0;
 
   // What comes and goes with a pass, beyond the buffers of transfers. The head runs when all layers have.
-  int64_t forward_peak() const { return std::max(gathered + keys_values + 3 * rows, head); }
+  int64_t forward_peak() const { return std::max(gathered + keys_values + carried_keys + 3 * rows, head); }
   // The most of any level.
   int64_t backward_peak() const { return WithExchanged(peak); }
   // Of a backward pass whose layers take so much. Where tokens are gathered around a product, or summed

@@ -158,6 +158,8 @@ struct MicroBatch {
   // The parts that passes go through in turn: where their rows begin, and where the last one's end. Empty: it
   // is one.
   std::vector<int32_t> part_rows;
+  // Of each of these, the chunk of the row that a part begins with; empty: parts are whole rows.
+  std::vector<int32_t> part_chunks;
   // Forward passes alone go in them.
   bool whole_backward = false;
   // On each stage; empty until memory has been fitted.

@@ -57,6 +57,61 @@ void AddPart(const Row& row, absl::Span<const SampleTokens> tokens, int32_t rank
   share->received[at] += head.begin + tail.begin - head.end;
 }
 
+// What the `index`-th rank of the span has of a part of the row, and exchanges in it.
+class RowPart {
+ public:
+  RowPart(const Row& row, int32_t ranks, const ChunkRange& part)
+      : row_(row), ranks_(ranks), begin_(part.begin), end_(part.end > 0 ? part.end : 2 * int64_t{ranks}) {}
+
+  void AddTo(absl::Span<const SampleTokens> tokens, int32_t index, Link link, Share* share) const {
+    const int64_t first = index, last = LastOf(index);
+    // Chunk i has so many times the attention of the first half of the first chunk.
+    int64_t weight = 0;
+    for (const int64_t own : {first, last}) {
+      if (!Has(own)) continue;
+      const Part chunk = Chunk(row_.length, ranks_, own);
+      share->sums.target += static_cast<double>(chunk.size());
+      share->sums.loss += static_cast<double>(LossIn(row_, tokens, chunk));
+      weight += 2 * own + 1;
+    }
+    const auto length = static_cast<double>(row_.length);
+    const double square = (length * length - row_.less_square) * static_cast<double>(weight) /
+                          (4 * static_cast<double>(ranks_) * ranks_);
+    share->sums.target_square += square;
+    share->divided_square += square;
+    share->divided_tokens += row_.length;
+    if (weight > 0) ++share->sums.rows;
+    const auto at = static_cast<size_t>(link);
+    share->sent[at] += SentOf(index, first) + SentOf(index, last);
+    share->received[at] += Received(first, last);
+  }
+
+ private:
+  bool Has(int64_t chunk) const { return chunk >= begin_ && chunk < end_; }
+  int64_t LastOf(int32_t index) const { return 2 * int64_t{ranks_} - 1 - index; }
+  int64_t Begin(int64_t chunk) const { return ChunkBegin(row_.length, ranks_, chunk); }
+
+  // Of a chunk of a rank, to all others whose first query behind it is in the part.
+  int64_t SentOf(int32_t index, int64_t chunk) const {
+    int64_t to = 0;
+    for (int32_t other = 0; other < ranks_; ++other) {
+      if (other == index || LastOf(other) < chunk) continue;
+      if (Has(other > chunk ? int64_t{other} : LastOf(other))) ++to;
+    }
+    return to * (Begin(chunk + 1) - Begin(chunk));
+  }
+
+  // All before the first chunk, and all between it and the last one.
+  int64_t Received(int64_t first, int64_t last) const {
+    return (Has(first) ? Begin(first) : 0) + (Has(last) ? Begin(last) - Begin(first + 1) : 0);
+  }
+
+  const Row& row_;
+  const int32_t ranks_;
+  const int64_t begin_;
+  const int64_t end_;
+};
+
 }  // namespace
 
 std::vector<Row> RowsOf(absl::Span<const uint32_t> samples, absl::Span<const SampleTokens> tokens,
@@ -88,7 +143,8 @@ Share WholeShare(const TokenSums& sums) {
 }
 
 void SharesOf(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, absl::Span<const Span> spans,
-              const Nodes& nodes, int contexts, std::vector<Share>* shares) {
+              const Nodes& nodes, int contexts, std::vector<Share>* shares,
+              absl::Span<const ChunkRange> chunks) {
   shares->assign(contexts, Share());
   for (size_t i = 0; i < rows.size(); ++i) {
     const Span& span = spans[i];
@@ -97,8 +153,14 @@ void SharesOf(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens,
       continue;
     }
     const Link link = nodes.OfSpan(span.first, span.ranks);
+    const ChunkRange part = chunks.empty() ? ChunkRange() : chunks[i];
     for (int32_t index = 0; index < span.ranks; ++index) {
-      AddPart(rows[i], tokens, span.ranks, index, link, &(*shares)[span.first + index]);
+      Share* const share = &(*shares)[span.first + index];
+      if (part.is_all()) {
+        AddPart(rows[i], tokens, span.ranks, index, link, share);
+      } else {
+        RowPart(rows[i], span.ranks, part).AddTo(tokens, index, link, share);
+      }
     }
   }
 }

@@ -25,6 +25,8 @@ struct Share {
   double divided_square = 0;
   // Lengths of the divided rows that it has a part of: the keys that its queries see at most.
   int64_t divided_tokens = 0;
+  // And of those that are cut between parts of the micro-batch: keys that are kept from one to the next.
+  int64_t cut_tokens = 0;
   // Tokens whose keys and values it sends and receives in a forward pass, by Link.
   std::array<int64_t, kLinks> sent = {};
   std::array<int64_t, kLinks> received = {};
@@ -52,8 +54,19 @@ std::vector<Row> RowsOf(absl::Span<const uint32_t> samples, absl::Span<const Sam
 // What one rank of a stage group has that is its context rank alone: all of it.
 Share WholeShare(const TokenSums& sums);
 
-// One for each context rank; `spans` has one for each row. Layouts count as packed.
+// Chunks begin, ..., end - 1 of a divided row; an end of 0: all from `begin` on.
+struct ChunkRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+
+  bool is_all() const { return begin == 0 && end == 0; }
+};
+
+// One for each context rank; `spans` has one for each row. Layouts count as packed. `chunks`: of a part that
+// is cut inside of rows, what it has of each row; empty: all. Keys go to a rank with the part in which their
+// first query there is.
 void SharesOf(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, absl::Span<const Span> spans,
-              const Nodes& nodes, int contexts, std::vector<Share>* shares);
+              const Nodes& nodes, int contexts, std::vector<Share>* shares,
+              absl::Span<const ChunkRange> chunks = {});
 
 }  // namespace penstock::core

@@ -93,6 +93,8 @@ struct Job {
   // Products for the weights of a layer's experts, and which part they are of those for all its weights.
   int64_t expert_products = 0;
   double expert_product_share = 0;
+  // All of a sample decides which rows its experts take.
+  bool experts_have_capacity = false;
   // What experts keep between a forward and a backward pass of the rows of one token, bytes.
   int64_t expert_kept_bytes = 0;
   // Adapters alone learn; else these are 0: theirs in each encoder and decoder layer, of one rank.

@@ -42,6 +42,7 @@ void Enlarge(const StageMemory& by, StageMemory* memory) {
   enlarge(&StageMemory::head);
   enlarge(&StageMemory::gathered);
   enlarge(&StageMemory::keys_values);
+  enlarge(&StageMemory::carried_keys);
   enlarge(&StageMemory::rows);
   enlarge(&StageMemory::gathered_operands);
   enlarge(&StageMemory::input);

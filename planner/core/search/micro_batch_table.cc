@@ -96,7 +96,7 @@ MicroBatchTable::SharesOfParts MicroBatchTable::PartShares(int slot, const PartO
   const std::vector<Row> rows = RowsIn(slot);
   const std::vector<Span> spans = SpansOfRows(slot, rows.size());
   std::vector<Share> shares;
-  for (int part = 0; part <= *std::max_element(part_of_row.begin(), part_of_row.end()); ++part) {
+  for (int part = 0; part < PartsIn(part_of_row); ++part) {
     SharesOfPart(rows, tokens_, spans, part_of_row, part, costs_->nodes(), costs_->group().context, &shares);
     for (size_t context = 0; context < contexts(); ++context) parts[context].push_back(shares[context]);
   }
@@ -133,29 +133,47 @@ int64_t MicroBatchTable::PassesNs(int slot, absl::Span<const LayerCosts> costs) 
   return passes_ns;
 }
 
-// Of the concatenated layout none: its rows are filled in the order of the samples.
-void MicroBatchTable::CutIntoParts(int slot) {
-  if (!known(slot) || layouts_[slot] == Layout::kConcatenated) return;
+void MicroBatchTable::TryParts(int slot, int parts, int cut_rows, int64_t* least_ns) {
   const std::vector<Row> rows = RowsIn(slot);
-  const std::vector<Span> spans = SpansOfRows(slot, rows.size());
-  int64_t least_ns = PassesNs(slot, layer_costs(slot));
+  PartOfRow part_of_row = row_parts_.Divide(rows, SpansOfRows(slot, rows.size()), parts, cut_rows);
+  if (part_of_row.empty()) return;
+  const SharesOfParts shares = PartShares(slot, part_of_row);
+  if (!AreEven(slot, shares)) return;
   std::vector<LayerCosts> costs(contexts());
-  for (int parts = 2; parts <= costs_->most_parts(); ++parts) {
-    PartOfRow part_of_row = row_parts_.Divide(rows, spans, parts);
-    if (part_of_row.empty()) continue;
-    const SharesOfParts shares = PartShares(slot, part_of_row);
-    if (!AreEven(slot, shares)) continue;
-    for (const bool whole_backward : {false, true}) {
-      if (whole_backward && !costs_->has_whole_backward()) continue;
-      if (!CostLayers(slot, shares, whole_backward, absl::MakeSpan(costs))) continue;
-      const int64_t passes_ns = PassesNs(slot, costs);
-      if (passes_ns >= least_ns) continue;
-      least_ns = passes_ns;
-      part_of_row_[slot] = part_of_row;
-      whole_backward_[slot] = whole_backward ? 1 : 0;
-    }
+  for (const bool whole_backward : {false, true}) {
+    if (whole_backward ? !costs_->has_whole_backward() : cut_rows > 0) continue;
+    if (!CostLayers(slot, shares, whole_backward, absl::MakeSpan(costs))) continue;
+    const int64_t passes_ns = PassesNs(slot, costs);
+    if (passes_ns >= *least_ns) continue;
+    *least_ns = passes_ns;
+    part_of_row_[slot] = part_of_row;
+    whole_backward_[slot] = whole_backward ? 1 : 0;
   }
-  if (!part_of_row_[slot].empty()) Update(slot);
+}
+
+void MicroBatchTable::NoteCutRows(int slot) {
+  const PartOfRow& part_of_row = part_of_row_[slot];
+  const std::vector<Row> rows = RowsIn(slot);
+  for (size_t row = 0; row < part_of_row.size(); ++row) {
+    if (!part_of_row[row].cut) continue;
+    const Span& span = spans_[slot][row];
+    for (int context = span.first; context < span.first + span.ranks; ++context)
+      shares_[at_context(slot) + context].cut_tokens += rows[row].length;
+  }
+}
+
+// Of the concatenated layout none: its rows are filled in the order of the samples.
+void MicroBatchTable::CutIntoParts(int slot, CutRows cut_rows) {
+  if (!known(slot) || layouts_[slot] == Layout::kConcatenated) return;
+  const bool may_cut = cut_rows == CutRows::kAllowed && costs_->may_cut_rows() &&
+                       std::ranges::any_of(spans_[slot], [](const Span& span) { return span.ranks > 1; });
+  int64_t least_ns = PassesNs(slot, layer_costs(slot));
+  for (int parts = 2; parts <= costs_->most_parts(); ++parts) {
+    for (int cut = 0; cut < (may_cut ? parts : 1); ++cut) TryParts(slot, parts, cut, &least_ns);
+  }
+  if (part_of_row_[slot].empty()) return;
+  NoteCutRows(slot);
+  Update(slot);
 }
 
 void MicroBatchTable::Update(int slot) {

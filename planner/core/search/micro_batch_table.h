@@ -73,8 +73,10 @@ class MicroBatchTable {
   void Update(int slot);
   // Places a slot again with all care, and updates it.
   void PlaceThoroughly(int slot);
+  // Whether parts may begin inside of rows: layers then keep keys of one part for the next.
+  enum class CutRows : uint8_t { kNone, kAllowed };
   // Cuts a slot into as many parts as make its passes shortest, backward passes too or not, and updates it.
-  void CutIntoParts(int slot);
+  void CutIntoParts(int slot, CutRows cut_rows);
   // Work of placing so far, in passes of a list schedule.
   int64_t placing_passes() const;
   // Changes the recompute of one stage.
@@ -146,6 +148,11 @@ class MicroBatchTable {
   // Where each row is; with one context rank, all on it.
   std::vector<Span> SpansOfRows(int slot, size_t rows) const;
   SharesOfParts PartShares(int slot, const PartOfRow& part_of_row) const;
+  // Looks at so many parts, with so many rows that are cut. Takes them where passes are shorter than
+  // `least_ns`, which is then what they take.
+  void TryParts(int slot, int parts, int cut_rows, int64_t* least_ns);
+  // Lets the shares know which of their rows are cut.
+  void NoteCutRows(int slot);
   // Whether no rank has too much of a part.
   bool AreEven(int slot, const SharesOfParts& parts) const;
   // Of context ranks that go through the slot in these parts. False where the shape is outside of the

@@ -263,12 +263,15 @@ void PlaceThoroughly(ReplicaEvaluator* evaluator, Candidate* candidate) {
 void TryParts(ReplicaEvaluator* evaluator, int replica, absl::Span<const int32_t> slots,
               Candidate* candidate) {
   MicroBatchTable& table = candidate->table;
+  // Where memory is so short nothing more is kept.
+  const auto cut_rows = evaluator->space().one_at_a_time() ? MicroBatchTable::CutRows::kNone
+                                                           : MicroBatchTable::CutRows::kAllowed;
   const int64_t whole = candidate->replicas[replica].makespan;
   std::vector<MicroBatchTable::Saved> saved(slots.size());
   bool any = false;
   for (size_t i = 0; i < slots.size(); ++i) {
     table.Save(slots[i], &saved[i]);
-    table.CutIntoParts(slots[i]);
+    table.CutIntoParts(slots[i], cut_rows);
     any = any || !table.part_of_row(slots[i]).empty();
   }
   if (!any) return;

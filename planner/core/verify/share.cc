@@ -54,10 +54,13 @@ class RowDivision {
               uint64_t length)
       : batch_(batch), micro_batch_(micro_batch), samples_(samples), length_(length) {}
 
-  void AddTo(const Span& span, std::vector<Share>* shares) const {
+  // `part_of`: the part that a chunk of the row is in.
+  template <typename PartOfChunk>
+  void AddTo(const Span& span, const PartOfChunk& part_of, std::vector<Share>* shares) const {
     if (span.ranks == 1) {
       Share& share = (*shares)[span.first];
       share.target += length_;
+      share.part_targets[part_of(0)] += length_;
       share.loss += LossIn(0, length_);
       return;
     }
@@ -67,6 +70,7 @@ class RowDivision {
       const uint64_t low = rank, high = chunks - 1 - rank;
       for (const uint64_t chunk : {low, high}) {
         share.target += Size(chunk, chunks);
+        share.part_targets[part_of(chunk)] += Size(chunk, chunks);
         share.loss += LossIn(Begin(chunk, chunks), Begin(chunk + 1, chunks));
       }
       // The queries of its last chunk see all chunks before it; its first one it has itself.
@@ -152,11 +156,19 @@ bool IsSpanAllowed(const Span& span, uint64_t target, uint32_t contexts) {
 
 namespace {
 
-// Whether a part other than the first begins with the row; `next`: of the parts that have not begun.
-bool BeginsPart(const v1::MicroBatch& micro_batch, size_t row, int* next) {
-  const auto& begins = micro_batch.part_rows();
-  while (*next < begins.size() && begins[*next] < row) ++*next;
-  return *next < begins.size() && begins[*next] == row;
+size_t PartsOf(const v1::MicroBatch& micro_batch) {
+  return static_cast<size_t>(std::max(1, micro_batch.part_rows_size() - 1));
+}
+
+// The part that a chunk of a row is in: as many parts as begin with it or before it, but for the first.
+size_t PartOf(const v1::MicroBatch& micro_batch, size_t row, uint64_t chunk) {
+  size_t part = 0;
+  for (int i = 1; i + 1 < micro_batch.part_rows_size(); ++i) {
+    const uint64_t first = i < micro_batch.part_chunks_size() ? micro_batch.part_chunks(i) : 0;
+    const uint32_t first_row = micro_batch.part_rows(i);
+    if (first_row < row || (first_row == row && first <= chunk)) ++part;
+  }
+  return part;
 }
 
 // With one context rank.
@@ -166,20 +178,11 @@ Share WholeInParts(const v1::Batch& batch, const v1::Plan& plan, const v1::Micro
     whole.part_targets = {whole.target};
     return whole;
   }
+  whole.part_targets.resize(PartsOf(micro_batch));
   const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
-  int next_part = 0;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    if (row == 0 || BeginsPart(micro_batch, row, &next_part)) whole.part_targets.push_back(0);
-    whole.part_targets.back() += rows[row].target;
-  }
+  for (size_t row = 0; row < rows.size(); ++row)
+    whole.part_targets[PartOf(micro_batch, row, 0)] += rows[row].target;
   return whole;
-}
-
-// From what there was when each part began to how much is in it.
-void EndParts(Share* share) {
-  std::vector<uint64_t>& parts = share->part_targets;
-  for (size_t part = 0; part < parts.size(); ++part)
-    parts[part] = (part + 1 < parts.size() ? parts[part + 1] : share->target) - parts[part];
 }
 
 }  // namespace
@@ -188,21 +191,18 @@ std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const 
                             uint32_t contexts) {
   if (contexts == 1) return {WholeInParts(batch, plan, micro_batch)};
   std::vector<Share> shares(contexts);
+  for (Share& share : shares) share.part_targets.resize(PartsOf(micro_batch));
   const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
   const std::vector<RowSamples> samples = RowSamplesOf(micro_batch);
-  int next_part = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
-    if (row == 0 || BeginsPart(micro_batch, row, &next_part)) {
-      for (Share& share : shares) share.part_targets.push_back(share.target);
-    }
     const auto at = static_cast<int>(row);
     Span span;
     if (at < micro_batch.span_first_size() && at < micro_batch.span_ranks_size())
       span = {micro_batch.span_first(at), micro_batch.span_ranks(at)};
     if (!IsSpanAllowed(span, rows[row].target, contexts)) span = {};
-    RowDivision(batch, micro_batch, samples[row], rows[row].target).AddTo(span, &shares);
+    const auto part_of = [&](uint64_t chunk) { return PartOf(micro_batch, row, chunk); };
+    RowDivision(batch, micro_batch, samples[row], rows[row].target).AddTo(span, part_of, &shares);
   }
-  for (Share& share : shares) EndParts(&share);
   return shares;
 }
 

@@ -256,7 +256,7 @@ class Comparison {
     cut.add_part_rows(0);
     for (int part = 0; part < parts; ++part) {
       for (int row = 0; row < whole.samples_size(); ++row) {
-        if (part_of_row[row] != part) continue;
+        if (part_of_row[row].part != part) continue;
         cut.add_samples(whole.samples(row));
         cut.add_span_first(whole.span_first(row));
         cut.add_span_ranks(whole.span_ranks(row));

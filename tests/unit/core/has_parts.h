@@ -20,4 +20,12 @@ inline bool HasWholeBackward(const v1::Plan& plan) {
   return false;
 }
 
+// Whether parts of one begin inside of rows.
+inline bool HasCutRows(const v1::Plan& plan) {
+  for (const v1::Replica& replica : plan.replicas())
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches())
+      if (!micro_batch.part_chunks().empty()) return true;
+  return false;
+}
+
 }  // namespace penstock::core

@@ -76,7 +76,7 @@ class PlansInPartsTest : public testing::Test {
 
 TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
   const int count = FromEnvironment("PENSTOCK_RANDOM_JOBS", kJobs);
-  int planned = 0, in_parts = 0, back_whole = 0;
+  int planned = 0, in_parts = 0, back_whole = 0, cut_rows = 0;
   std::vector<double> ratios;
   for (int seed = 0; seed < count && !HasFailure(); ++seed) {
     const RandomPlanningCase given = MakeCase(seed);
@@ -93,6 +93,7 @@ TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
       EXPECT_EQ(given.job.mesh().tensor(), 1);
       EXPECT_GT(given.job.profile().cluster().copy_bytes_per_second(), 0);
     }
+    if (HasCutRows(plan)) ++cut_rows;
     const v1::Plan whole = PlanOf(given, 1);
     if (whole.programs().empty()) continue;
     EXPECT_FALSE(HasParts(whole));
@@ -102,12 +103,14 @@ TEST_F(PlansInPartsTest, AreSoundAndNoLongerThanWithoutParts) {
   ASSERT_FALSE(ratios.empty());
   std::sort(ratios.begin(), ratios.end());
   std::cout << planned << " plans, " << in_parts << " with micro-batches in parts, " << back_whole
-            << " with whole backward passes; beside whole ones: best " << ratios.front() << ", median "
+            << " with whole backward passes, " << cut_rows
+            << " with rows that are cut; beside whole ones: best " << ratios.front() << ", median "
             << ratios[ratios.size() / 2] << ", 90 % " << ratios[ratios.size() * 9 / 10] << ", worst "
             << ratios.back() << "\n";
   EXPECT_GT(in_parts, planned / 16);
   EXPECT_GT(back_whole, in_parts / 16);
   EXPECT_LT(back_whole, in_parts);
+  EXPECT_GT(cut_rows, 0);
   EXPECT_LT(ratios[ratios.size() / 2], 1);
   EXPECT_LE(ratios.back(), 1);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "tests/unit/core/job_builder.h"
@@ -31,11 +32,13 @@ class RowPartsTest : public testing::Test {
   // Tokens of each context rank in each part, [part][context rank].
   static std::vector<std::vector<double>> Tokens(const std::vector<Row>& rows, const std::vector<Span>& spans,
                                                  const PartOfRow& parts) {
-    std::vector<std::vector<double>> tokens(1 + *std::max_element(parts.begin(), parts.end()),
-                                            std::vector<double>(kContexts, 0));
+    std::vector<std::vector<double>> tokens(PartsIn(parts), std::vector<double>(kContexts, 0));
     for (size_t row = 0; row < rows.size(); ++row) {
-      for (int rank = spans[row].first; rank < spans[row].first + spans[row].ranks; ++rank)
-        tokens[parts[row]][rank] += static_cast<double>(rows[row].length) / spans[row].ranks;
+      const double each = static_cast<double>(rows[row].length) / spans[row].ranks / (parts[row].cut ? 2 : 1);
+      for (int part = parts[row].part; part <= parts[row].last_part(); ++part) {
+        for (int rank = spans[row].first; rank < spans[row].first + spans[row].ranks; ++rank)
+          tokens[part][rank] += each;
+      }
     }
     return tokens;
   }
@@ -68,6 +71,44 @@ TEST_F(RowPartsTest, RowsOfEveryRankGoBesideARowThatAllRanksDivide) {
   for (int rank = 0; rank < kContexts; ++rank) EXPECT_NEAR(tokens[0][rank], tokens[1][rank], 1);
 }
 
+TEST_F(RowPartsTest, ALoneRowIsCutInTheMiddle) {
+  const std::vector<Row> rows = {RowOf(400)};
+  const std::vector<Span> spans = {{.first = 0, .ranks = kContexts}};
+  EXPECT_TRUE(RowParts(costs_).Divide(rows, spans, 2).empty());
+  EXPECT_TRUE(RowParts(costs_).Divide(rows, spans, 3, /*cut_rows=*/1).empty());
+  const auto tokens = Tokens(rows, spans, RowParts(costs_).Divide(rows, spans, 2, /*cut_rows=*/1));
+  EXPECT_EQ(tokens, std::vector<std::vector<double>>(2, std::vector<double>(kContexts, 50)));
+  const std::vector<Span> whole = {{.first = 1, .ranks = 1}};
+  EXPECT_TRUE(RowParts(costs_).Divide(rows, whole, 2, /*cut_rows=*/1).empty());
+}
+
+TEST_F(RowPartsTest, TwoLongRowsMakeFourEvenParts) {
+  const std::vector<Row> rows = {RowOf(400), RowOf(400)};
+  const std::vector<Span> spans(2, {.first = 0, .ranks = kContexts});
+  const auto tokens = Tokens(rows, spans, RowParts(costs_).Divide(rows, spans, 4, /*cut_rows=*/2));
+  EXPECT_EQ(tokens, std::vector<std::vector<double>>(4, std::vector<double>(kContexts, 50)));
+}
+
+TEST_F(RowPartsTest, NoTwoRowsAreCutBetweenTheSameParts) {
+  Random random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Row> rows(random.Range(2, 9));
+    for (Row& row : rows) row.length = random.Range(8, 5'000);
+    const std::vector<Span> spans(rows.size(), {.first = 0, .ranks = kContexts});
+    const int parts = static_cast<int>(random.Range(2, 4)),
+              cut = static_cast<int>(random.Range(1, parts - 1));
+    const PartOfRow part_of_row = RowParts(costs_).Divide(rows, spans, parts, cut);
+    if (part_of_row.empty()) continue;
+    EXPECT_EQ(PartsIn(part_of_row), parts);
+    std::vector<int> cuts(parts, 0);
+    for (const RowPlace& row : part_of_row)
+      if (row.cut) ++cuts[row.part];
+    EXPECT_EQ(std::accumulate(cuts.begin(), cuts.end(), 0), cut);
+    EXPECT_LE(*std::max_element(cuts.begin(), cuts.end()), 1);
+    EXPECT_EQ(cuts.back(), 0);
+  }
+}
+
 TEST_F(RowPartsTest, NoPartIsEmpty) {
   Random random(3);
   for (int round = 0; round < 500; ++round) {
@@ -87,7 +128,8 @@ TEST_F(RowPartsTest, NoPartIsEmpty) {
       }
       ASSERT_EQ(part_of_row.size(), rows.size());
       for (int part = 0; part < parts; ++part)
-        EXPECT_TRUE(std::find(part_of_row.begin(), part_of_row.end(), part) != part_of_row.end());
+        EXPECT_TRUE(std::any_of(part_of_row.begin(), part_of_row.end(),
+                                [&](const RowPlace& row) { return row.part == part; }));
     }
   }
 }

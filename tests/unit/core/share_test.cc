@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -262,6 +263,108 @@ TEST_F(ShareTest, RanksOfASpanHaveEqualPartsOfAttention) {
     std::vector<int64_t> seen(contexts, 0);
     for (const Token& token : OwnersOf(given)) seen[token.owner] += token.place + 1;
     for (const int64_t keys : seen) EXPECT_EQ(keys, 64 * 65 / 2 / contexts);
+  }
+}
+
+// Of a token: the chunk that it is in.
+int ChunkOf(const DividedBatch& given, const Token& token) {
+  const int ranks = given.spans[token.row].ranks, chunks = ranks == 1 ? 1 : 2 * ranks;
+  const auto length = static_cast<int>(given.loss[token.row].size());
+  int chunk = 0;
+  while (token.place >= (chunk + 1) * length / chunks) ++chunk;
+  return chunk;
+}
+
+// Rows and chunks where parts begin but for the first, ascending.
+using PartBegins = std::vector<std::pair<int, int>>;
+
+PartBegins DrawParts(const DividedBatch& given, Random* random) {
+  PartBegins begins;
+  for (size_t row = 0; row < given.spans.size(); ++row) {
+    const int ranks = given.spans[row].ranks;
+    for (int chunk = 0; chunk < (ranks == 1 ? 1 : 2 * ranks); ++chunk) {
+      if (row + chunk > 0 && random->Chance(25)) begins.emplace_back(static_cast<int>(row), chunk);
+    }
+  }
+  return begins;
+}
+
+int PartOfToken(const DividedBatch& given, const PartBegins& begins, const Token& token) {
+  const std::pair place(token.row, ChunkOf(given, token));
+  return static_cast<int>(std::upper_bound(begins.begin(), begins.end(), place) - begins.begin());
+}
+
+// [part][rank], token by token: keys go with the first query of their row that a rank has behind them.
+struct SumsOfParts {
+  std::vector<std::vector<int64_t>> tokens, losses, sent, received;
+  std::vector<std::vector<double>> squares;
+};
+
+SumsOfParts CountParts(const DividedBatch& given, const PartBegins& begins) {
+  const std::vector<Token> tokens = OwnersOf(given);
+  const std::vector<std::vector<int64_t>> none(begins.size() + 1, std::vector<int64_t>(given.contexts, 0));
+  SumsOfParts sums{none, none, none, none, {}};
+  sums.squares.assign(begins.size() + 1, std::vector<double>(given.contexts, 0));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const Token& token = tokens[i];
+    const int part = PartOfToken(given, begins, token), chunk = ChunkOf(given, token);
+    ++sums.tokens[part][token.owner];
+    if (token.loss) ++sums.losses[part][token.owner];
+    const Span& span = given.spans[token.row];
+    const bool first_of_chunk =
+        i == 0 || tokens[i - 1].row != token.row || ChunkOf(given, tokens[i - 1]) != chunk;
+    const auto length = static_cast<double>(given.loss[token.row].size());
+    if (first_of_chunk)
+      sums.squares[part][token.owner] +=
+          span.ranks == 1 ? length * length
+                          : length * length * (2 * chunk + 1) / (4.0 * span.ranks * span.ranks);
+    std::vector<bool> seen(given.contexts, false);
+    for (size_t j = i; j < tokens.size() && tokens[j].row == token.row; ++j) {
+      const int rank = tokens[j].owner;
+      if (seen[rank] || rank == token.owner) continue;
+      seen[rank] = true;
+      const int of_query = PartOfToken(given, begins, tokens[j]);
+      ++sums.sent[of_query][token.owner];
+      ++sums.received[of_query][rank];
+    }
+  }
+  return sums;
+}
+
+TEST_F(ShareTest, PartsMayBeginInsideOfRows) {
+  for (int seed = 0; seed < kCases; ++seed) {
+    const DividedBatch given = RandomDividedBatch(seed);
+    Random random(seed + kCases);
+    const PartBegins begins = DrawParts(given, &random);
+    const SumsOfParts expected = CountParts(given, begins);
+    const std::vector<Row> rows = RowsOf(given.samples, given.tokens, given.layout, given.row);
+    const std::pair end(static_cast<int>(rows.size()), 0);
+    for (size_t part = 0; part <= begins.size(); ++part) {
+      const std::pair from = part == 0 ? std::pair(0, 0) : begins[part - 1];
+      const std::pair to = part == begins.size() ? end : begins[part];
+      std::vector<Row> of_part;
+      std::vector<Span> spans;
+      std::vector<ChunkRange> chunks;
+      for (int row = from.first; row < to.first + (to.second > 0 ? 1 : 0); ++row) {
+        of_part.push_back(rows[row]);
+        spans.push_back(given.spans[row]);
+        chunks.push_back(
+            {.begin = row == from.first ? from.second : 0, .end = row == to.first ? to.second : 0});
+      }
+      std::vector<Share> shares;
+      SharesOf(of_part, given.tokens, spans, Nodes(OneGroup(given.contexts), given.ranks_per_node),
+               given.contexts, &shares, chunks);
+      for (int rank = 0; rank < given.contexts; ++rank) {
+        const Share& share = shares[rank];
+        const auto both = [](const std::array<int64_t, kLinks>& links) { return links[0] + links[1]; };
+        ASSERT_EQ(share.sums.target, expected.tokens[part][rank]) << "seed " << seed << given.Describe();
+        ASSERT_EQ(share.sums.loss, expected.losses[part][rank]) << "seed " << seed << given.Describe();
+        ASSERT_EQ(share.sums.target_square, expected.squares[part][rank]) << "seed " << seed;
+        ASSERT_EQ(both(share.sent), expected.sent[part][rank]) << "seed " << seed << given.Describe();
+        ASSERT_EQ(both(share.received), expected.received[part][rank]) << "seed " << seed;
+        ASSERT_EQ(share.sums.rows > 0, expected.tokens[part][rank] > 0) << "seed " << seed;
+      }
+    }
   }
 }
 

@@ -31,6 +31,8 @@ class MicroBatch:
     part_rows        the parts in which passes go through the micro-batch while rows of experts travel: cumulative numbers of
                      rows (PACKED: of samples), from 0; empty: one part. Results do not depend on it
     whole_backward   forward passes alone go in these parts
+    part_chunks      of each of part_rows, the chunk of that row with which the part begins, 0 at the begin of a row; empty: all
+                     are 0. A row over k ranks has 2k chunks, of which the j-th rank of its span has j and 2k - 1 - j
     """
 
     samples: tuple[int, ...]
@@ -44,6 +46,7 @@ class MicroBatch:
     loss_tokens: int
     part_rows: tuple[int, ...] = ()
     whole_backward: bool = False
+    part_chunks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def micro_batch_of(message: plan_pb2.MicroBatch) -> MicroBatch:
         loss_tokens=message.loss_tokens,
         part_rows=tuple(message.part_rows),
         whole_backward=message.whole_backward,
+        part_chunks=tuple(message.part_chunks),
     )
 
 

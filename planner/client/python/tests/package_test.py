@@ -71,9 +71,11 @@ class Shares(unittest.TestCase):
         whole = penstock.share_of(plan_of(message.plan, message.batch.samples), 0, 0, 1)
         message.plan.replicas[0].micro_batches[0].part_rows.extend([0, 2, 5])
         message.plan.replicas[0].micro_batches[0].whole_backward = True
+        message.plan.replicas[0].micro_batches[0].part_chunks.extend([0, 3, 0])
         plan = plan_of(message.plan, message.batch.samples)
         self.assertEqual(plan.replicas[0][0].part_rows, (0, 2, 5))
         self.assertTrue(plan.replicas[0][0].whole_backward)
+        self.assertEqual(plan.replicas[0][0].part_chunks, (0, 3, 0))
         self.assertEqual(penstock.share_of(plan, 0, 0, 1).tokens.tolist(), whole.tokens.tolist())
 
     def test_name_a_context_rank_that_is_not_there(self) -> None:
