@@ -2,14 +2,14 @@
 
 from damage import Damage, Inapplicable
 from meshes import placed_meshes
-from parts import MOST_PARTS, row_count
+from parts import MOST_PARTS, bounds_of, row_count
 
 
 def _cut_micro_batch(editor, accept=lambda bounds: True):
-    """(number of its replica, its number, the micro-batch): the first that is in parts and accepted."""
+    """(number of its replica, its number, the micro-batch): the first that is in parts of whole rows and accepted."""
     for number, replica in enumerate(editor.plan.replicas):
         for index, item in enumerate(replica.micro_batches):
-            if item.part_rows and accept(item.part_rows):
+            if item.part_rows and not item.part_chunks and accept(item.part_rows):
                 return number, index, item
     raise Inapplicable("parts")
 
@@ -157,6 +157,86 @@ def _tensor_ranks(placed):
     return placed.tensors > 1
 
 
+def _on_cut(change):
+    """Changes a micro-batch whose parts begin inside of rows."""
+
+    def apply(editor):
+        for replica in editor.plan.replicas:
+            for item in replica.micro_batches:
+                if item.part_chunks:
+                    change(item)
+                    return
+        raise Inapplicable("a row that is cut")
+
+    return apply
+
+
+def _first_cut(item):
+    """(its place among the bounds, ranks of the row)"""
+    place = next(place for place, chunk in enumerate(item.part_chunks) if chunk > 0)
+    return place, item.span_ranks[item.part_rows[place]]
+
+
+def _chunk_that_is_not_there(item):
+    place, ranks = _first_cut(item)
+    item.part_chunks[place] = 2 * ranks
+
+
+def _other_chunk(item):
+    place, ranks = _first_cut(item)
+    chunk = item.part_chunks[place]
+    item.part_chunks[place] = chunk - 1 if chunk > 1 else chunk + 1
+    if not all(before < after for before, after in zip(bounds_of(item), bounds_of(item)[1:])) or item.part_chunks[place] >= 2 * ranks:
+        raise Inapplicable("room for another chunk")
+
+
+def _begins_with_a_chunk(item):
+    item.part_chunks[0] = 1
+
+
+def _ends_with_a_chunk(item):
+    item.part_chunks[-1] = 1
+
+
+def _empty_part_of_chunks(item):
+    place, _ = _first_cut(item)
+    for values in (item.part_rows, item.part_chunks):
+        values.insert(place, values[place])
+
+
+def _one_chunk_less(item):
+    item.part_chunks.pop()
+
+
+def _no_cut(item):
+    item.part_chunks = [0] * len(item.part_chunks)
+
+
+def _chunks_without_parts(item):
+    item.part_rows, item.whole_backward = [], False
+
+
+def _cut_but_not_whole(item):
+    item.whole_backward = False
+
+
+def _not_stated(item):
+    rows = [row for row, chunk in bounds_of(item) if chunk == 0]
+    item.part_rows, item.part_chunks = rows if len(rows) > 2 else [], []
+    item.whole_backward = bool(item.part_rows)
+
+
+def _row_that_is_not_divided(item):
+    """But lies on one rank."""
+    place, _ = _first_cut(item)
+    item.span_ranks[item.part_rows[place]] = 1
+
+
+def _capacity(editor):
+    _on_cut(lambda item: None)(editor)
+    editor.plan.model.expert_capacity_factor = 1.25
+
+
 def _fewer_parts_allowed(parts):
     """A micro-batch has so many parts, and the options allow one less."""
 
@@ -197,6 +277,18 @@ DAMAGES_TO_PARTS = [
         ("a whole backward pass of one in parts", ["durations", "exchange"], _whole_backward),
         ("a whole backward pass without parts", ["rule 7"], _whole_backward_without_parts),
         ("a whole backward pass where tensor ranks divide tokens", ["rule 7"], _whole_backward_where(_tensor_ranks)),
+        ("a chunk that the row has not", ["rule 7"], _on_cut(_chunk_that_is_not_there)),
+        ("a part that begins with another chunk", ["durations", "exchange"], _on_cut(_other_chunk)),
+        ("a first part that begins inside of a row", ["rule 7"], _on_cut(_begins_with_a_chunk)),
+        ("a last part that ends inside of a row", ["rule 7"], _on_cut(_ends_with_a_chunk)),
+        ("a part without a chunk", ["rule 7"], _on_cut(_empty_part_of_chunks)),
+        ("fewer chunks than bounds", ["rule 7"], _on_cut(_one_chunk_less)),
+        ("chunks that cut no row", ["rule 7"], _on_cut(_no_cut)),
+        ("chunks without parts", ["rule 7"], _on_cut(_chunks_without_parts)),
+        ("a row that is cut behind a backward pass in parts", ["rule 7"], _on_cut(_cut_but_not_whole)),
+        ("a cut that is not stated", ["bytes", "durations", "exchange"], _on_cut(_not_stated)),
+        ("a cut row on one rank", ["rule 7"], _on_cut(_row_that_is_not_divided)),
+        ("cut rows of experts with a capacity", ["rule 7"], _capacity),
         ("three parts where two are allowed", ["origin"], _fewer_parts_allowed(3)),
         ("two parts where micro-batches stay whole", ["origin"], _fewer_parts_allowed(2)),
         ("more parts than a job may have", ["origin"], _more_than_a_job_may_have),

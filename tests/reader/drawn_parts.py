@@ -7,6 +7,7 @@ import copy
 
 from exchange import NAMES
 from parts import FEWEST_PARTS, MOST_PARTS, may_go_back_whole, may_have_parts, row_count
+from pass_bytes import PassBytes
 from pass_costs import PassCosts
 from reading import Reading
 from settle import settle
@@ -15,6 +16,8 @@ from world_costs import WorldCosts
 
 WHOLE = 0.2
 WHOLE_BACKWARD = 0.4
+# Of those that could have whole backward passes.
+CUT_ROWS = 0.4
 
 
 class NoParts(Exception):
@@ -26,7 +29,9 @@ def with_drawn_parts(schema, planned_batch, profile_file, generator):
     drawn = copy.deepcopy(planned_batch)
     _draw(Reading(schema, drawn), generator)
     reading = Reading(schema, drawn)  # Shares of the parts.
-    _set_costs(reading, PassCosts(reading, WorldCosts(reading, profile_file.profile)))
+    world_costs = WorldCosts(reading, profile_file.profile)
+    _set_costs(reading, PassCosts(reading, world_costs))
+    _set_bytes(reading, PassBytes(reading, world_costs))
     settle(schema, drawn)
     # By when passes run now.
     _set_reshards(reading, WorldCosts(reading, profile_file.profile))
@@ -45,8 +50,11 @@ def _draw(reading, generator):
     for pipeline in reading.world.pipelines:
         for replica in pipeline.replicas if may_have_parts(pipeline) else []:
             for item in reading.plan.replicas[replica].micro_batches:
-                item.part_rows = _bounds(row_count(reading.layout(item) == "PACKED", item), reading.options.most_parts or MOST_PARTS, generator)
+                most = reading.options.most_parts or MOST_PARTS
+                item.part_rows, item.part_chunks = _bounds(row_count(reading.layout(item) == "PACKED", item), most, generator), []
                 item.whole_backward = bool(item.part_rows) and may_go_back_whole(pipeline) and generator.random() < WHOLE_BACKWARD
+                if may_go_back_whole(pipeline) and not reading.plan.model.expert_capacity_factor and generator.random() < CUT_ROWS:
+                    _cut_rows(item, most, generator)
                 cut += bool(item.part_rows)
     if cut == 0:
         raise NoParts
@@ -60,6 +68,19 @@ def _bounds(rows, most_parts, generator):
     return [0, *sorted(generator.sample(range(1, rows), generator.randint(FEWEST_PARTS, most) - 1)), rows]
 
 
+def _cut_rows(item, most_parts, generator):
+    """Parts that begin with any chunks, where rows have some; else all stays as it is."""
+    places = [(row, chunk) for row, ranks in enumerate(item.span_ranks) for chunk in range(2 * ranks if ranks > 1 else 1)]
+    rows, most = len(item.span_ranks), min(len(places), most_parts)
+    if most < FEWEST_PARTS or len(places) == rows:
+        return
+    begins = sorted(generator.sample(places[1:], generator.randint(FEWEST_PARTS, most) - 1))
+    bounds = [(0, 0), *begins, (rows, 0)]
+    item.part_rows = [row for row, _ in bounds]
+    item.part_chunks = [chunk for _, chunk in bounds] if any(chunk for _, chunk in bounds) else []
+    item.whole_backward = True
+
+
 def _set_costs(reading, pass_costs):
     for rank, item in reading.instructions():
         if not reading.is_joint(rank, item):
@@ -68,3 +89,9 @@ def _set_costs(reading, pass_costs):
         item.own_duration_ns, item.expected_duration_ns = cost.own_ns, cost.expected_ns
         fields = {name: getattr(cost.exchange, name) for name in NAMES}
         item.exchange = None if cost.exchange.is_empty else reading.schema.message("PassExchange", fields)
+
+
+def _set_bytes(reading, pass_bytes):
+    """Rows that are cut are kept for the next part."""
+    for rank, item in reading.instructions():
+        item.memory_acquired_bytes, item.memory_released_bytes = pass_bytes.of(rank, item)

@@ -61,6 +61,8 @@ class StageBytes:
     keys: int = 0
     # Rows for experts that ranks divide.
     rows: int = 0
+    # Keys and values of rows that are cut, from one part to the next.
+    carried: int = 0
 
     def _with_exchanged(self, layers):
         attending = layers + 2 * self.keys
@@ -71,7 +73,7 @@ class StageBytes:
     def _passing(self, forward_only):
         if forward_only:
             return self._with_exchanged(self.peak)
-        return max(self.gathered + self.keys + 3 * self.rows, self.running_head)
+        return max(self.gathered + self.keys + self.carried + 3 * self.rows, self.running_head)
 
     def taken(self, op, part, forward_only=False):
         """Bytes that an instruction takes when it starts."""

@@ -12,9 +12,9 @@ import rules
 from durations import optimizer_duration, rank_parameter_bytes, reduce_duration
 from exchange import NAMES, PassExchange
 from execution import times
-from memory import largest_account, stage_bytes, static_bytes, static_bytes_with_share
-from memory_units import ELEMENT_BYTES
+from memory import largest_account, static_bytes, static_bytes_with_share
 from parts import check_most_parts
+from pass_bytes import PassBytes
 from pass_costs import PassCosts
 from predictions import Predictor
 from reading import PASSES, Reading
@@ -218,39 +218,13 @@ def _compare_exchange(item, expected, place, report):
 
 
 def _check_bytes(reading, world_costs, report):
-    known = {}
-
-    def bytes_of(rank, index, stage):
-        """Of a micro-batch on a stage at the place of a rank."""
-        replica, of_mesh = reading.replica_of(rank), world_costs.of_rank(rank)
-        pipeline, costs = of_mesh.pipeline, of_mesh.costs
-        key = (replica, index, stage.index, pipeline.place(rank))
-        if key not in known:
-            crossing = [0] + [
-                rules.product(rules.expected_shape(reading, rank, index, boundary)) * ELEMENT_BYTES[reading.dtype]
-                for boundary in range(len(pipeline.stages) - 1)
-            ]
-            crossing.append(0)
-            recompute = reading.plan.replicas[replica].micro_batches[index].recompute[stage.index]
-            share = reading.share(replica, index, pipeline.context(rank))
-            tokens = share.sums.source_tokens + share.sums.target_tokens
-            element = ELEMENT_BYTES[reading.dtype]
-            token_bytes = reading.plan.model.hidden * element if pipeline.tensors > 1 else 0
-            keys = share.divided_tokens * of_mesh.exchanges.key_value_bytes() if share.divided_tokens else 0
-            around = crossing[stage.index : stage.index + 2]
-            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (2 * tokens * token_bytes, keys, costs.rows(share.sums) if stage.layers("decoder") else 0), token_bytes)
-        return known[key]
-
+    pass_bytes = PassBytes(reading, world_costs)
     for rank, program in enumerate(reading.programs):
         static = _static_bytes(reading, world_costs, rank)
         report.compare("bytes", f"rank {rank}", "static_memory_bytes", program.static_memory_bytes, static)
     for rank, item in reading.instructions():
-        op, place = reading.op(item), reading.place(rank, item)
-        taken = given_back = 0
-        if op not in ("REDUCE_GRADIENTS", "RESHARD", "OPTIMIZER_STEP"):
-            known_bytes = bytes_of(rank, item.micro_batch, reading.pipeline_of(rank).stages[item.stage])
-            taken = known_bytes.taken(op, item.part, reading.forward_only)
-            given_back = known_bytes.given_back(op, item.part, reading.forward_only)
+        place = reading.place(rank, item)
+        taken, given_back = pass_bytes.of(rank, item)
         report.compare("bytes", place, "memory_acquired_bytes", item.memory_acquired_bytes, taken)
         report.compare("bytes", place, "memory_released_bytes", item.memory_released_bytes, given_back)
 

@@ -383,6 +383,7 @@ def facts_of_parts(case):
     for item in cut.values():
         facts.update((f"{len(item.part_rows) - 1} parts", schema.enum_name("Layout", item.layout)))
         facts.add("a whole backward pass" if item.whole_backward else "a backward pass in parts")
+        facts.update("a row that is cut" for chunk in item.part_chunks if chunk)
         facts.update(level for entry in item.recompute for level in ("full", "selective") if getattr(entry, f"{level}_layers"))
         facts.update("a divided row" for ranks in item.span_ranks if ranks > 1)
     for program in plan.programs:
@@ -402,7 +403,7 @@ class MicroBatchesInParts(unittest.TestCase):
                 self.assertNotEqual(facts, set(), name)
         expected = {"2 parts", "3 parts", "4 parts", "PADDED", "PACKED", "full", "selective", "a divided row", "several stages"}
         expected |= {"BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "slow ranks", "windows", "overlap", "overlap below 1"}
-        expected |= {"a whole backward pass", "a backward pass in parts", "several meshes", "several nodes", "context_exposed_ns", "expert_exposed_ns"}
+        expected |= {"a whole backward pass", "a backward pass in parts", "a row that is cut", "several meshes", "several nodes", "context_exposed_ns", "expert_exposed_ns"}
         self.assertEqual(expected - set().union(*seen.values()), set())
 
     def test_are_never_more_than_the_job_allows(self):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from parts import rows_of_parts
+from parts import chunks_of_parts, cut_rows
 from token_sums import TokenSums, side_lengths, target_square, token_sums
 
 
@@ -14,6 +14,8 @@ class Share:
     # Of divided rows: the sum of Square(l) / k, and the sum of the lengths.
     divided_squares: float = 0.0
     divided_tokens: int = 0
+    # The lengths of those that are cut between parts.
+    cut_tokens: int = 0
     # Tokens whose keys and values go out and come in, in one layer of a forward pass, by span (first, ranks).
     sent: dict = field(default_factory=dict)
     received: dict = field(default_factory=dict)
@@ -48,14 +50,6 @@ def chunks_of(length, ranks):
     return [range(index * length // (2 * ranks), (index + 1) * length // (2 * ranks)) for index in range(2 * ranks)]
 
 
-def ranges_of(length, ranks, number):
-    """The ranges of a row's tokens that the number-th rank of its span has, in their order."""
-    if ranks == 1:
-        return [range(length)]
-    chunks = chunks_of(length, ranks)
-    return [chunks[number], chunks[2 * ranks - 1 - number]]
-
-
 def loss_places(samples):
     """Places in a row whose next token is learnt."""
     places, start = set(), 0
@@ -83,45 +77,88 @@ def shares_of(reading, micro_batch, pipeline):
     else:
         rows = list(zip(rows_of(reading, micro_batch), micro_batch.span_first, micro_batch.span_ranks))
         shares = _shares_of_rows(model, rows, contexts)
-    for part in rows_of_parts(reading, micro_batch, pipeline):
-        for share, of_part in zip(shares, _shares_of_rows(model, rows[part.start : part.stop], contexts)):
+    parts = chunks_of_parts(reading, micro_batch, pipeline)
+    for part in parts:
+        # Spans that are missing are damage to rule 7.
+        rows_of_part = [(*rows[row], chunks) for row, chunks in part.items() if row < len(rows)]
+        for share, of_part in zip(shares, _shares_of_rows(model, rows_of_part, contexts)):
             share.parts.append(of_part)
             share.whole_backward = micro_batch.whole_backward
+    for row in cut_rows(micro_batch) & set(range(len(rows))) if parts else ():
+        (length, _), first, ranks = rows[row]
+        for share in shares[first : first + ranks]:
+            share.cut_tokens += length
     return shares
 
 
 def _shares_of_rows(model, rows, contexts):
-    """`rows`: [((length, samples), first rank of the span, ranks of the span)]."""
+    """`rows`: [((length, samples), first rank of the span, ranks of the span)], and of a part the (first chunk, chunk behind the
+    last one or None) that it has of them."""
     tokens, squares, losses = [0] * contexts, [0.0] * contexts, [0] * contexts
     parts = [0] * contexts
     shares = [Share(None) for _ in range(contexts)]
-    for (length, samples), first, ranks in rows:
+    for (length, samples), first, ranks, *chunks in rows:
         if not is_allowed(first, ranks, length, contexts):
             continue  # Rule 7.
         places = loss_places(samples)
+        division = _Division(length, ranks, *(chunks[0] if chunks else (0, None)))
         for number in range(ranks):
             context = first + number
-            parts[context] += 1
-            for own in ranges_of(length, ranks, number):
-                tokens[context] += len(own)
-                losses[context] += sum(place in own for place in places)
-            squares[context] += target_square(model, length) / ranks
+            own = division.own_chunks(number)
+            parts[context] += bool(own)
+            for chunk in own:
+                tokens[context] += len(division.tokens(chunk))
+                losses[context] += sum(place in division.tokens(chunk) for place in places)
+            square = target_square(model, length) * division.part_of_square(own)
+            squares[context] += square
             if ranks > 1:
-                _add_exchange(model, shares[context], (first, ranks), length, number)
+                _add_exchange(shares[context], (first, ranks), division, number, square)
     for context, share in enumerate(shares):
         share.sums = TokenSums(False, 0, parts[context], 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context])
     return shares
 
 
-def _add_exchange(model, share, span, length, number):
-    ranks = span[1]
-    chunks = chunks_of(length, ranks)
-    last = 2 * ranks - 1 - number
-    share.divided_squares += target_square(model, length) / ranks
-    share.divided_tokens += length
-    received = sum(len(chunks[index]) for index in range(last) if index != number)
-    behind, before = ranks - 1 - number, number
-    sent = behind * len(chunks[number]) + before * (len(chunks[number]) + len(chunks[last]))
+class _Division:
+    """A row over so many ranks, of which a part has the chunks from `begin` on that are before `end`."""
+
+    def __init__(self, length, ranks, begin, end):
+        self.ranks = ranks
+        self.length = length
+        self._chunks = chunks_of(length, ranks) if ranks > 1 else [range(length)]
+        self._in_part = range(begin, len(self._chunks) if end is None else end)
+
+    def tokens(self, chunk):
+        return self._chunks[chunk]
+
+    def chunks_of_rank(self, number):
+        """All of the row, ascending."""
+        return [number, 2 * self.ranks - 1 - number] if self.ranks > 1 else [0]
+
+    def own_chunks(self, number):
+        """Those in the part."""
+        return [chunk for chunk in self.chunks_of_rank(number) if chunk in self._in_part]
+
+    def part_of_square(self, chunks):
+        """Of the row's attention: a chunk sees all before it and half of itself."""
+        if self.ranks == 1:
+            return 1
+        return sum(2 * chunk + 1 for chunk in chunks) / (4 * self.ranks**2)
+
+    def goes(self, chunk, number):
+        """Whether its keys go to that rank in the part: they do with its first query behind them."""
+        queries = [own for own in self.chunks_of_rank(number) if own > chunk]
+        return bool(queries) and queries[0] in self._in_part
+
+
+def _add_exchange(share, span, division, number, square):
+    chunks = division.chunks_of_rank(number)
+    others = [other for other in range(division.ranks) if other != number]
+    share.divided_squares += square
+    share.divided_tokens += division.length
+    sent = sum(len(division.tokens(chunk)) for chunk in chunks for other in others if division.goes(chunk, other))
+    received = sum(
+        len(division.tokens(chunk)) for other in others for chunk in division.chunks_of_rank(other) if division.goes(chunk, number)
+    )
     share.sent[span] = share.sent.get(span, 0) + sent
     share.received[span] = share.received.get(span, 0) + received
 

@@ -1,5 +1,6 @@
 """Who is where: layers of stages, ranks of stages, boundaries (execution.md, section 1)."""
 
+import itertools
 from dataclasses import dataclass
 
 from schema import Message
@@ -40,6 +41,11 @@ class Stage:
     def kinds(self):
         """Of each layer, from the lowest up."""
         return ["encoder" if i < self.encoder_layers else "dense" if i in self.dense else "decoder" for i in range(self.layer_count)]
+
+    @property
+    def longest_dense_run(self):
+        """Layers without experts that follow each other, at most."""
+        return max((len(list(run)) for kind, run in itertools.groupby(self.kinds) if kind == "dense"), default=0)
 
     @property
     def layer_count(self):

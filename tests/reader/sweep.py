@@ -193,6 +193,7 @@ def traits(schema, plan):
     micro_batches = [item for replica in plan.replicas for item in replica.micro_batches]
     counts["plans in parts"] = any(item.part_rows for item in micro_batches)
     counts["plans with whole backward passes"] = any(item.whole_backward for item in micro_batches)
+    counts["plans with rows that are cut"] = any(item.part_chunks for item in micro_batches)
     counts.update(f"micro-batches in {len(item.part_rows) - 1} parts" for item in micro_batches if item.part_rows)
     return counts
 
