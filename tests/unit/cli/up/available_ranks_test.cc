@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 v1::Strategy Alone(const v1::Mesh& mesh) {
   v1::Strategy strategy;
@@ -60,6 +61,21 @@ TEST(AvailableRanksTest, WeightsOfSharesAreThoseOfAllRanks) {
               ElementsAre(3, 1, 0, 2));
   full.planning.share_weights = {.weights = {}, .choose = true};
   EXPECT_TRUE(AvailableRanks(full).With(Alone(MakeMesh(1, 3, 1, 1))).planning.share_weights.choose);
+}
+
+TEST(AvailableRanksTest, RanksWithOtherNumbersPlanWithTheLeastMemory) {
+  UpOptions full;
+  full.data = 4;
+  full.planning.rank_memory.limits = {{.rank = 1, .bytes = 3000}, {.rank = 3, .bytes = 9000}};
+  const AvailableRanks available(full);
+  v1::JobSpec job;
+  job.mutable_planning()->set_memory_limit_bytes(5000);
+  full.planning.rank_memory.AddTo(job.mutable_planning());
+  available.With(Alone(MakeMesh(2, 2, 1, 1))).planning.rank_memory.UseLeastOf(&job);
+  EXPECT_THAT(job.planning().rank_memory_limits(), SizeIs(2));
+  available.With(Alone(MakeMesh(1, 3, 1, 1))).planning.rank_memory.UseLeastOf(&job);
+  EXPECT_THAT(job.planning().rank_memory_limits(), IsEmpty());
+  EXPECT_EQ(job.planning().memory_limit_bytes(), 3000);
 }
 
 TEST(AvailableRanksTest, AHostTakesAllItsPlacesWithItAndBringsThemBack) {

@@ -101,6 +101,13 @@ TEST_F(ElasticMeshTest, SaysWhyThereIsNone) {
   job_.mutable_planning()->set_memory_limit_bytes(1);
   EXPECT_THAT(std::string(Fastest(4, 1).status().message()),
               HasSubstr("no mesh of 1 to 4 ranks can train this job: "));
+  // Nobody knows which rank the one with little memory will be.
+  job_.mutable_planning()->set_memory_limit_bytes(int64_t{1} << 50);
+  v1::RankMemoryLimit* limit = job_.mutable_planning()->add_rank_memory_limits();
+  limit->set_rank(3);
+  limit->set_bytes(1);
+  EXPECT_THAT(std::string(Fastest(3, 1).status().message()),
+              HasSubstr("no mesh of 1 to 3 ranks can train this job: "));
 }
 
 }  // namespace
