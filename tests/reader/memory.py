@@ -71,9 +71,8 @@ class StageBytes:
         return max(attending, layers // 2 + self.gathered)
 
     def _passing(self, forward_only):
-        if forward_only:
-            return self._with_exchanged(self.peak)
-        return max(self.gathered + self.keys + self.carried + 3 * self.rows, self.running_head)
+        exchanged = self.gathered + self.keys + self.carried + 3 * self.rows
+        return max(exchanged, self._with_exchanged(self.peak) if forward_only else self.running_head)
 
     def taken(self, op, part, forward_only=False):
         """Bytes that an instruction takes when it starts."""

@@ -210,7 +210,7 @@ class CostsAudit {
     const int64_t stored = costs_.StoredBytes(stage, memory, recompute);
     const int64_t kept = costs_.PutAsideBytes(stage, memory);
     const int64_t input = BoundaryBytes(stage - 1, of.share), output = BoundaryBytes(stage, of.share);
-    const int64_t forward_peak = memory.forward_peak(), largest = memory.backward_peak();
+    const int64_t forward_peak = memory.forward_peak(), alone = memory.forward_alone_peak();
     const int64_t peak = costs_.BackwardPeak(stage, memory, recompute);
     const int64_t input_peak = costs_.InputBackwardPeak(stage, memory);
     const auto slowed = [&](int64_t ns) {
@@ -222,8 +222,8 @@ class CostsAudit {
     switch (pass.op()) {
       case v1::OP_FORWARD:
         return {slowed(costs_.ForwardNs(stage, of.layers)), costs_.ForwardExchange(stage, of.layers),
-                plan_.forward_only() ? largest + output : stored + output + forward_peak,
-                plan_.forward_only() ? largest + input : forward_peak};
+                plan_.forward_only() ? alone + output : stored + output + forward_peak,
+                plan_.forward_only() ? alone + input : forward_peak};
       case v1::OP_BACKWARD:
         return {backward_ns, backward_exchange, peak + input, peak + stored + input + output};
       case v1::OP_BACKWARD_INPUT:

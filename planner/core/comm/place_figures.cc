@@ -80,10 +80,9 @@ void PlaceFigures::FillForward(Instruction* forward) {
   const int64_t output =
       forward->stage + 1 < costs_.stages() ? BoundaryBytes(forward->stage, forward->micro_batch) : 0;
   if (pipeline_.forward_only()) {
-    // A layer at a time is as when it is recomputed; the peak of a backward pass is above that.
     const int64_t input = forward->stage > 0 ? BoundaryBytes(forward->stage - 1, forward->micro_batch) : 0;
-    forward->acquired_bytes = memory.backward_peak() + output;
-    forward->released_bytes = memory.backward_peak() + input;
+    forward->acquired_bytes = memory.forward_alone_peak() + output;
+    forward->released_bytes = memory.forward_alone_peak() + input;
     return;
   }
   forward->acquired_bytes =

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/mesh/mesh_ranks.h"
 #include "penstock/v1/job.pb.h"
 
 namespace penstock::core {
@@ -32,10 +33,13 @@ inline void KeepRankMemory(int64_t first_rank, int64_t ranks, v1::PlanningOption
 // Gives every rank the least limit that one has: where nobody knows which of them a rank will be.
 inline void UseLeastMemory(v1::JobSpec* job) {
   v1::PlanningOptions& planning = *job->mutable_planning();
-  int64_t least = CommonMemoryLimit(*job);
+  if (planning.rank_memory_limits().empty()) return;
+  // Where all ranks are named no rank has the common one.
+  const bool all = static_cast<uint64_t>(planning.rank_memory_limits_size()) >= RanksOf(*job);
+  int64_t least = all ? planning.rank_memory_limits(0).bytes() : CommonMemoryLimit(*job);
   for (const v1::RankMemoryLimit& limit : planning.rank_memory_limits())
     least = std::min(least, limit.bytes());
-  if (!planning.rank_memory_limits().empty()) planning.set_memory_limit_bytes(least);
+  planning.set_memory_limit_bytes(least);
   planning.clear_rank_memory_limits();
 }
 

@@ -72,7 +72,10 @@ struct StageMemory {
   int64_t tokens = 0;
 
   // What comes and goes with a pass, beyond the buffers of transfers. The head runs when all layers have.
-  int64_t forward_peak() const { return std::max(gathered + keys_values + carried_keys + 3 * rows, head); }
+  int64_t forward_peak() const { return std::max(forward_exchanged(), head); }
+  int64_t forward_exchanged() const { return gathered + keys_values + carried_keys + 3 * rows; }
+  // Where no pass back comes: a layer at a time is as when it is recomputed, but for what is carried.
+  int64_t forward_alone_peak() const { return std::max(backward_peak(), forward_exchanged()); }
   // The most of any level.
   int64_t backward_peak() const { return WithExchanged(peak); }
   // Of a backward pass whose layers take so much. Where tokens are gathered around a product, or summed

@@ -154,6 +154,9 @@ void MicroBatchTable::TryParts(int slot, int parts, int cut_rows, int64_t* least
 void MicroBatchTable::NoteCutRows(int slot) {
   const PartOfRow& part_of_row = part_of_row_[slot];
   const std::vector<Row> rows = RowsIn(slot);
+  // Slots may be cut again.
+  for (size_t context = 0; context < contexts(); ++context)
+    shares_[at_context(slot) + context].cut_tokens = 0;
   for (size_t row = 0; row < part_of_row.size(); ++row) {
     if (!part_of_row[row].cut) continue;
     const Span& span = spans_[slot][row];

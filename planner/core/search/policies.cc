@@ -259,26 +259,39 @@ void PlaceThoroughly(ReplicaEvaluator* evaluator, Candidate* candidate) {
   SetMakespan(candidate);
 }
 
-// Cuts these slots, and takes it back unless the replica is faster, or as fast.
-void TryParts(ReplicaEvaluator* evaluator, int replica, absl::Span<const int32_t> slots,
-              Candidate* candidate) {
+enum class Cut : uint8_t { kNothing, kWholeRows, kRows };
+
+// Cuts these slots, and takes it back unless the replica is faster, or as fast. Says what was cut and taken
+// back.
+Cut TryParts(ReplicaEvaluator* evaluator, int replica, absl::Span<const int32_t> slots,
+             MicroBatchTable::CutRows cut_rows, Candidate* candidate) {
   MicroBatchTable& table = candidate->table;
-  // Where memory is so short nothing more is kept.
-  const auto cut_rows = evaluator->space().one_at_a_time() ? MicroBatchTable::CutRows::kNone
-                                                           : MicroBatchTable::CutRows::kAllowed;
   const int64_t whole = candidate->replicas[replica].makespan;
   std::vector<MicroBatchTable::Saved> saved(slots.size());
-  bool any = false;
+  Cut cut = Cut::kNothing;
   for (size_t i = 0; i < slots.size(); ++i) {
     table.Save(slots[i], &saved[i]);
     table.CutIntoParts(slots[i], cut_rows);
-    any = any || !table.part_of_row(slots[i]).empty();
+    const PartOfRow& part_of_row = table.part_of_row(slots[i]);
+    if (!part_of_row.empty()) cut = std::max(cut, Cut::kWholeRows);
+    if (std::ranges::any_of(part_of_row, [](const RowPlace& row) { return row.cut; })) cut = Cut::kRows;
   }
-  if (!any) return;
+  if (cut == Cut::kNothing) return cut;
   EvaluateReplica(evaluator, replica, candidate);
-  if (candidate->replicas[replica].makespan <= whole) return;
+  if (candidate->replicas[replica].makespan <= whole) return Cut::kNothing;
   for (const MicroBatchTable::Saved& slot : saved) table.Restore(slot);
   EvaluateReplica(evaluator, replica, candidate);
+  return cut;
+}
+
+// The same with rows that are cut, or, where these are of no use, for the memory that they take too, without.
+void TryParts(ReplicaEvaluator* evaluator, int replica, absl::Span<const int32_t> slots,
+              Candidate* candidate) {
+  using CutRows = MicroBatchTable::CutRows;
+  // Where memory is so short nothing more is kept.
+  const CutRows cut_rows = evaluator->space().one_at_a_time() ? CutRows::kNone : CutRows::kAllowed;
+  if (TryParts(evaluator, replica, slots, cut_rows, candidate) == Cut::kRows)
+    TryParts(evaluator, replica, slots, CutRows::kNone, candidate);
 }
 
 // Parts whose rows travel beside each other: all micro-batches of a replica, or those that make it faster one

@@ -97,6 +97,8 @@ class StartMaker {
   // WeightedGroups of all replicas, each so many after those of the one before. Samples go to replicas that
   // have room for them.
   Groups DivideByWeights(const std::vector<double>& weights, size_t of_replica) const;
+  // Whether the replica has room for a sample.
+  bool FitsAny(size_t replica) const;
   // The same targets for every replica, relative to its speed.
   void AddWeighted(const std::vector<double>& weights);
   // Micro-batches of a replica beyond which more bring nothing.
@@ -272,6 +274,13 @@ Groups StartMaker::DivideByWeights(const std::vector<double>& weights, size_t of
   });
 }
 
+bool StartMaker::FitsAny(size_t replica) const {
+  if (too_large_.empty()) return true;
+  const auto begin = too_large_.begin() + static_cast<ptrdiff_t>(replica * tokens_.size());
+  return std::find(begin, begin + static_cast<ptrdiff_t>(tokens_.size()), 0) !=
+         begin + static_cast<ptrdiff_t>(tokens_.size());
+}
+
 void StartMaker::AddWeighted(const std::vector<double>& weights) {
   if (stopped()) return;
   std::vector<double> all;
@@ -285,11 +294,13 @@ void StartMaker::AddWeighted(const std::vector<double>& weights) {
   for (size_t group = 0; group < groups.size(); ++group) {
     start.replicas[group / weights.size()].push_back(std::move(groups[group]));
   }
-  // A replica that is so slow that nothing is left for it still has to have something.
-  const auto has_nothing = [](const Groups& replica) {
-    return std::ranges::all_of(replica, [](const auto& group) { return group.empty(); });
-  };
-  if (std::ranges::any_of(start.replicas, has_nothing)) return;
+  // A replica that is so slow that nothing is left for it still has to have something, unless nothing fits
+  // there.
+  for (size_t replica = 0; replica < start.replicas.size(); ++replica) {
+    const bool has_nothing =
+        std::ranges::all_of(start.replicas[replica], [](const auto& group) { return group.empty(); });
+    if (has_nothing && FitsAny(replica)) return;
+  }
   starts_.push_back(std::move(start));
 }
 
