@@ -46,6 +46,10 @@ UpOptions AvailableRanks::With(const v1::Strategy& strategy) const {
     options.planning.rank_memory.only_least = true;
   }
   UseMesh(strategy.meshes(0).mesh(), &options);
+  if (strategy.meshes_size() > 1 || options.pipeline != full_.pipeline) {
+    options.planning.layers_per_stage.clear();
+    options.planning.rank_of_stage.clear();
+  }
   if (strategy.meshes_size() > 1) {
     UseStrategies({strategy}, &options);
     options.planning.shard_optimizer_state = false;

@@ -25,7 +25,7 @@ class AvailableRanks {
   // Workers that can be started, at most as many as at the beginning. Possible errors: those of ReadHostFile.
   absl::StatusOr<uint32_t> Count() const;
   // `full` on a mesh, or on meshes side by side, of ranks that are there. Of all ranks it keeps the
-  // strategies that it has.
+  // strategies that it has; on one mesh of its depth, the stages that it was given.
   UpOptions With(const v1::Strategy& strategy) const;
 
  private:

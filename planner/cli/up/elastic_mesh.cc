@@ -58,30 +58,57 @@ Given GivenBy(const v1::JobSpec& job) {
   return given;
 }
 
-v1::JobSpec WithoutMeshes(v1::JobSpec job) {
+// What is said of ranks by their numbers is of others now.
+v1::JobSpec OfFewerRanks(v1::JobSpec job) {
   job.clear_strategies();
   job.mutable_planning()->clear_share_weights();
   core::UseLeastMemory(&job);
+  job.mutable_profile()->clear_slow_ranks();
+  job.mutable_profile()->clear_slow_links();
   return job;
 }
 
+v1::JobSpec WithoutStages(v1::JobSpec job) {
+  job.mutable_planning()->clear_layers_per_stage();
+  job.mutable_planning()->clear_rank_of_stage();
+  return job;
+}
+
+// Stages that the job has are those of meshes as deep as its own.
+absl::StatusOr<StrategyAlone> FastestWithStages(const v1::JobSpec& job, std::vector<v1::Strategy> strategies,
+                                                absl::Span<const v1::Batch> batches, TaskPool* threads) {
+  if (job.planning().layers_per_stage().empty()) return FastestAlone(job, strategies, batches, threads);
+  const auto others = std::ranges::stable_partition(strategies, [&](const v1::Strategy& strategy) {
+    return strategy.meshes(0).mesh().pipeline() == job.mesh().pipeline();
+  });
+  const size_t as_deep = strategies.size() - others.size();
+  if (as_deep == 0) return FastestAlone(WithoutStages(job), strategies, batches, threads);
+  if (others.empty()) return FastestAlone(job, strategies, batches, threads);
+  const absl::Span<const v1::Strategy> all = strategies;
+  absl::StatusOr<StrategyAlone> with = FastestAlone(job, all.first(as_deep), batches, threads);
+  absl::StatusOr<StrategyAlone> without =
+      FastestAlone(WithoutStages(job), all.subspan(as_deep), batches, threads);
+  if (!with.ok() || (without.ok() && without->mean_ns < with->mean_ns)) return without;
+  return with;
+}
+
 absl::StatusOr<StrategyAlone> FastestMesh(const v1::JobSpec& job, absl::Span<const v1::Batch> batches,
-                                          uint32_t ranks, uint32_t least, TaskPool* threads) {
+                                          const RanksThatAreLeft& left, TaskPool* threads) {
   uint32_t samples = 0;
   for (const v1::Batch& batch : batches)
     samples = std::max(samples, static_cast<uint32_t>(batch.samples_size()));
   std::vector<v1::Strategy> strategies;
-  absl::StatusOr<std::vector<v1::Strategy>> all = SingleMeshes(job, ranks, samples, GivenBy(job));
+  absl::StatusOr<std::vector<v1::Strategy>> all = SingleMeshes(job, left.ranks, samples, GivenBy(job));
   if (all.ok()) strategies = *std::move(all);
-  AddWithItsDegrees(job.mesh(), samples, ranks, least, &strategies);
-  return FastestAlone(WithoutMeshes(job), strategies, batches, threads);
+  AddWithItsDegrees(job.mesh(), samples, left.ranks, left.least, &strategies);
+  return FastestWithStages(job, std::move(strategies), batches, threads);
 }
 
 // Nothing: none is reckoned to be fast, or can be planned.
 absl::StatusOr<std::optional<StrategyAlone>> FastestSideBySide(const v1::JobSpec& given,
                                                                absl::Span<const v1::Batch> batches,
                                                                uint32_t ranks, TaskPool* threads) {
-  const v1::JobSpec job = WithParameterShares(WithoutMeshes(given));
+  const v1::JobSpec job = WithParameterShares(given);
   PENSTOCK_ASSIGN_OR_RETURN(
       const std::vector<v1::Strategy> strategies,
       ProposeSideBySide(job, ranks, batches, {.given = GivenBy(given), .strategies = kMostSideBySide},
@@ -96,20 +123,26 @@ absl::StatusOr<std::optional<StrategyAlone>> FastestSideBySide(const v1::JobSpec
 }  // namespace
 
 absl::StatusOr<v1::Strategy> FastestStrategy(const v1::JobSpec& job, absl::Span<const v1::Batch> batches,
-                                             uint32_t ranks, uint32_t least) {
+                                             const RanksThatAreLeft& left,
+                                             const std::function<void(const std::string&)>& say) {
   const auto none = [&](const absl::Status& why) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no mesh of ", least, " to ", ranks, " ranks can train this job: ", why.message()));
+    return absl::ResourceExhaustedError(absl::StrCat("no mesh of ", left.least, " to ", left.ranks,
+                                                     " ranks can train this job: ", why.message()));
   };
-  if (ranks < least) return none(absl::ResourceExhaustedError("none has so many"));
+  if (left.ranks < left.least) return none(absl::ResourceExhaustedError("none has so many"));
   TaskPool threads(DefaultThreads());
-  const absl::StatusOr<StrategyAlone> mesh = FastestMesh(job, batches, ranks, least, &threads);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<StrategyAlone> side_by_side,
-                            FastestSideBySide(job, batches, ranks, &threads));
-  if (!mesh.ok() && !side_by_side.has_value()) return none(mesh.status());
-  if (!mesh.ok()) return side_by_side->strategy;
-  const bool pays = side_by_side.has_value() && side_by_side->mean_ns < (1 - kLeastGain) * mesh->mean_ns;
-  return pays ? side_by_side->strategy : mesh->strategy;
+  const v1::JobSpec fewer = OfFewerRanks(job);
+  const absl::StatusOr<StrategyAlone> mesh = FastestMesh(fewer, batches, left, &threads);
+  absl::StatusOr<std::optional<StrategyAlone>> side_by_side = std::nullopt;
+  if (left.side_by_side) side_by_side = FastestSideBySide(fewer, batches, left.ranks, &threads);
+  if (!side_by_side.ok()) {
+    say(absl::StrCat("meshes side by side were not compared: ", side_by_side.status().message()));
+    side_by_side = std::nullopt;
+  }
+  if (!mesh.ok() && !side_by_side->has_value()) return none(mesh.status());
+  if (!mesh.ok()) return (*side_by_side)->strategy;
+  const bool pays = side_by_side->has_value() && (*side_by_side)->mean_ns < (1 - kLeastGain) * mesh->mean_ns;
+  return pays ? (*side_by_side)->strategy : mesh->strategy;
 }
 
 }  // namespace penstock::cli

@@ -195,6 +195,11 @@ absl::Status AddProfile(const UpOptions& options, const std::optional<v1::Profil
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(*job->mutable_profile(), MeasuredProfileOf(options, job->model(), tools));
   }
+  // They are named by the ranks that the run began with; fits find again what is slow.
+  if (options.on_fewer_ranks) {
+    job->mutable_profile()->clear_slow_ranks();
+    job->mutable_profile()->clear_slow_links();
+  }
   AddMemoryLimitOfGpus(options, job);
   return absl::OkStatus();
 }

@@ -133,7 +133,11 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
     PENSTOCK_ASSIGN_OR_RETURN(
         const std::vector<v1::Batch> batches,
         run.Batches(newest.has_value() ? newest->manifest.next_iteration : 0, kBatchesToCompare));
-    PENSTOCK_ASSIGN_OR_RETURN(strategy, FastestStrategy(job, batches, ranks, full_.min_ranks));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        strategy,
+        FastestStrategy(job, batches,
+                        {.ranks = ranks, .least = full_.min_ranks, .side_by_side = !ValidatesOnRanks(full_)},
+                        [this](const std::string& text) { console_.SayNews(text); }));
   }
   UpOptions options = available_.With(strategy);
   options.on_fewer_ranks = ranks < WorkerCount(full_);

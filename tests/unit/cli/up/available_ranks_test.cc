@@ -37,6 +37,23 @@ TEST(AvailableRanksTest, MeshesSideBySideAreAStrategyOfTheRun) {
   EXPECT_FALSE(fewer.planning.shard_optimizer_state);
 }
 
+TEST(AvailableRanksTest, StagesThatWereGivenAreThoseOfOneMeshOfTheirDepth) {
+  UpOptions full;
+  full.pipeline = 2;
+  full.data = 2;
+  full.planning.layers_per_stage = {1, 1, 1, 1};
+  full.planning.rank_of_stage = {0, 1, 0, 1};
+  const AvailableRanks available(full);
+  EXPECT_THAT(available.With(Alone(MakeMesh(2, 1, 1, 1))).planning.rank_of_stage, ElementsAre(0, 1, 0, 1));
+  v1::Strategy side_by_side = Alone(MakeMesh(2, 1, 1, 1));
+  *side_by_side.add_meshes()->mutable_mesh() = MakeMesh(1, 1, 1, 1);
+  for (const v1::Strategy& strategy : {side_by_side, Alone(MakeMesh(3, 1, 1, 1))}) {
+    const UpOptions fewer = available.With(strategy);
+    EXPECT_THAT(fewer.planning.layers_per_stage, IsEmpty());
+    EXPECT_THAT(fewer.planning.rank_of_stage, IsEmpty());
+  }
+}
+
 TEST(AvailableRanksTest, OfThisMachineAreFewerByEachThatIsLost) {
   UpOptions full;
   full.data = 4;

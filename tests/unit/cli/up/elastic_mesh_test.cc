@@ -6,6 +6,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "planner/cli/advise/side_by_side.h"
 #include "planner/cli/strategy_list.h"
+#include "planner/core/contract/total_layers.h"
 #include "planner/core/strategies/strategy_planner.h"
 #include "tests/unit/core/golden_jobs.h"
 #include "tests/unit/core/job_builder.h"
@@ -29,8 +30,9 @@ class ElasticMeshTest : public ::testing::Test {
     job_.mutable_planning()->set_memory_limit_bytes(int64_t{1} << 50);
   }
 
-  absl::StatusOr<v1::Strategy> Fastest(uint32_t ranks, uint32_t least) const {
-    return FastestStrategy(job_, {&batch_, 1}, ranks, least);
+  absl::StatusOr<v1::Strategy> Fastest(uint32_t ranks, uint32_t least, bool side_by_side = true) const {
+    return FastestStrategy(job_, {&batch_, 1}, {.ranks = ranks, .least = least, .side_by_side = side_by_side},
+                           [](const std::string& text) { ADD_FAILURE() << text; });
   }
 
   static v1::Strategy StrategyOf(const v1::Mesh& mesh) {
@@ -83,12 +85,46 @@ TEST_F(ElasticMeshTest, IsNoSlowerThanAnyMeshOfAllRanks) {
   }
 }
 
+TEST_F(ElasticMeshTest, IsOneMeshWhereRanksValidate) {
+  *job_.mutable_mesh() = MakeMesh(4, 2, 1, 1);
+  // So little that single meshes of few stages do not fit, and those of more leave ranks idle.
+  job_.mutable_planning()->set_memory_limit_bytes(281'473);
+  const auto any = Fastest(7, 1);
+  ASSERT_TRUE(any.ok()) << any.status();
+  EXPECT_GT(any->meshes_size(), 1);
+  const auto one = Fastest(7, 1, /*side_by_side=*/false);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->meshes_size(), 1);
+}
+
+TEST_F(ElasticMeshTest, StagesThatAreGivenAreThoseOfTheirDepth) {
+  *job_.mutable_mesh() = MakeMesh(2, 2, 1, 1);
+  const auto layers = static_cast<uint32_t>(core::TotalLayers(job_.model()));
+  for (const uint32_t stage : {layers - 1, 1U}) job_.mutable_planning()->add_layers_per_stage(stage);
+  EXPECT_EQ(RanksOf(*Fastest(1, 1)), 1) << "which has one stage";
+  EXPECT_LE(RanksOf(*Fastest(3, 2)), 3);
+}
+
+TEST_F(ElasticMeshTest, WhatAProfileSaysOfSingleRanksIsNotOfThoseThatAreLeft) {
+  *job_.mutable_mesh() = MakeMesh(2, 2, 1, 1);
+  v1::SlowRank& rank = *job_.mutable_profile()->add_slow_ranks();
+  rank.set_rank(3);
+  rank.set_factor(2);
+  v1::SlowLink& link = *job_.mutable_profile()->add_slow_links();
+  link.set_from(0);
+  link.set_to(2);
+  link.set_factor(3);
+  EXPECT_EQ(RanksOf(*Fastest(1, 1)), 1);
+  EXPECT_EQ(RanksOf(*Fastest(2, 2, /*side_by_side=*/false)), 2);
+}
+
 // Four ranks that divide 4 experts, of which two are left.
 TEST_F(ElasticMeshTest, DividesExpertsByFewerRanksWhereNoStageGroupHasAsMany) {
   v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
   core::DivideExperts(job);
   const v1::Batch batch = core::MakeBatch({{0, 20}, {0, 30}, {0, 12}, {0, 40}});
-  const auto strategy = FastestStrategy(job, {&batch, 1}, 2, 2);
+  const auto strategy =
+      FastestStrategy(job, {&batch, 1}, {.ranks = 2, .least = 2}, [](const std::string&) {});
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   EXPECT_EQ(RanksOf(*strategy), 2);
   EXPECT_LE(ExpertRanks(strategy->meshes(0).mesh()), 2U);

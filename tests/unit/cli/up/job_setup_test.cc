@@ -33,6 +33,20 @@ TEST(JobSetupTest, AMemoryLimitThatWasAskedForStays) {
   EXPECT_EQ(job.planning().memory_limit_bytes(), 990);
 }
 
+TEST(JobSetupTest, WhatAProfileSaysOfSingleRanksIsOfTheRanksThatARunBeganWith) {
+  v1::ProfileFile file;
+  file.mutable_profile()->add_slow_ranks()->set_rank(3);
+  file.mutable_profile()->add_slow_links()->set_to(3);
+  for (const bool fewer : {false, true}) {
+    UpOptions options;
+    options.on_fewer_ranks = fewer;
+    v1::JobSpec job;
+    ASSERT_TRUE(AddProfile(options, file, {}, &job).ok());
+    EXPECT_EQ(job.profile().slow_ranks_size(), fewer ? 0 : 1);
+    EXPECT_EQ(job.profile().slow_links_size(), fewer ? 0 : 1);
+  }
+}
+
 TEST(JobSetupTest, OtherDevicesAreNotGpus) {
   for (const char* device : {"cpu", "simulated"}) {
     UpOptions options;
