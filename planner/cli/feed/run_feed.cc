@@ -21,6 +21,7 @@
 #include "planner/cli/up/job_setup.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/proposed_strategies.h"
+#include "planner/cli/up/rank_validation.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_data.h"
 #include "planner/cli/up/stop_signal.h"
@@ -66,6 +67,7 @@ absl::Status Feed::AddTasks(const RunData& data, v1::JobSpec* job) const {
     for (const std::string& task : tasks) job->add_tasks(task);
   }
   if (!ValidatesOnRanks(flags_)) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CheckRanksCanValidate(*job));
   PENSTOCK_RETURN_IF_ERROR(RunData::CheckValidation(flags_.validation, job->model().vocab()));
   if (std::ranges::equal(job->tasks(), tasks)) return absl::OkStatus();
   return absl::InvalidArgumentError(

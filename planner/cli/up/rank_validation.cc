@@ -41,6 +41,14 @@ bool HasWeights(const ValidationData& data) { return data.dataset->has_weights()
 
 }  // namespace
 
+absl::Status CheckRanksCanValidate(const v1::JobSpec& job) {
+  const auto is_one_mesh = [](const v1::Strategy& strategy) { return strategy.meshes_size() == 1; };
+  if (job.strategies().empty() || std::ranges::any_of(job.strategies(), is_one_mesh)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--validate-every and --strategies: ranks validate on a strategy of one mesh, and all of these are "
+      "meshes side by side; add one of a single mesh to --strategies, or leave --validate-every out");
+}
+
 absl::StatusOr<v1::Batch> ValidationBatch(const std::vector<ValidationData>& datasets,
                                           const ValidationBatchOptions& options) {
   // The loss is divided by weights or by positions: all samples have weights, or none.

@@ -70,6 +70,10 @@ class ValidatedBatches : public BatchSource {
   const ValidationTimes times_;
 };
 
+// Whether the ranks of a job can validate: on one of its strategies that is a single mesh. Possible errors:
+// INVALID_ARGUMENT, naming the flags.
+absl::Status CheckRanksCanValidate(const v1::JobSpec& job);
+
 // Names of the tasks that JobSpec.tasks has where datasets of validation are told apart: those of the
 // mixture, or one for all that is trained on, and behind them those that only validation has. Empty: nothing
 // is told apart.

@@ -16,6 +16,7 @@
 #include "planner/cli/up/check_range.h"
 #include "planner/cli/up/expert_options.h"
 #include "planner/cli/up/host_file.h"
+#include "planner/cli/up/rank_validation.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/total_layers.h"
 
@@ -368,6 +369,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::Mode
   job.set_look_ahead_window(options.look_ahead);
   job.set_fixed_costs(options.fixed_costs);
   job.set_simulated(IsSimulated(options));
+  if (ValidatesOnRanks(options)) PENSTOCK_RETURN_IF_ERROR(CheckRanksCanValidate(job));
   return job;
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/cli/strategy_list.h"
+
 namespace penstock::cli {
 namespace {
 
@@ -272,6 +274,19 @@ TEST(UpOptionsTest, WorkersAreCountedOverStageGroups) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->mesh().tensor(), 2);
   EXPECT_EQ(job->mesh().context(), 4);
+}
+
+TEST(UpOptionsTest, RanksValidateOnAStrategyOfOneMesh) {
+  UpOptions options;
+  UseStrategies(*ReadStrategies("pp 2 + pp 1"), &options);
+  EXPECT_TRUE(MakeJobSpec(options, SmallModel()).ok());
+  options.validation = {{"data", "data"}};
+  EXPECT_TRUE(MakeJobSpec(options, SmallModel()).ok()) << "its checkpoints are validated";
+  options.validate_every = 50;
+  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()),
+              HasSubstr("--validate-every and --strategies"));
+  UseStrategies(*ReadStrategies("pp 2 + pp 1; dp 3"), &options);
+  EXPECT_TRUE(MakeJobSpec(options, SmallModel()).ok());
 }
 
 TEST(UpOptionsTest, EachRankHasAGpuOfItsHost) {
