@@ -52,8 +52,10 @@ absl::Status Checkpointing::AfterIteration(uint64_t iteration, const Votes& vote
   if (!IsDue(iteration, votes)) return absl::OkStatus();
   const bool training_goes_on = !TrainingEndsWith(iteration, votes);
   if (pending_.has_value()) {
-    const bool may_be_late = training_goes_on && parts_.goes_on_after_failure;
+    // Once: the planner holds the iterations of one that was left out, and no more.
+    const bool may_be_late = training_goes_on && parts_.goes_on_after_failure && !left_one_out_;
     PENSTOCK_ASSIGN_OR_RETURN(const bool settled, Settle(/*training_goes_on=*/true, may_be_late));
+    left_one_out_ = !settled;
     if (!settled) return absl::OkStatus();
   }
   PENSTOCK_RETURN_IF_ERROR(Begin(iteration + 1, training_goes_on));
@@ -118,8 +120,10 @@ absl::Status Checkpointing::Write(uint64_t next_iteration, const PartWriter& wri
 }
 
 absl::StatusOr<bool> Checkpointing::Settle(bool training_goes_on, bool may_be_late) {
-  const absl::Status waited = WaitForDisk(may_be_late ? parts_.next_waits_for : parts_.disk_timeout);
+  absl::Status waited = WaitForDisk(may_be_late ? parts_.next_waits_for : parts_.disk_timeout);
   const bool late = may_be_late && absl::IsDeadlineExceeded(waited) && writer_.busy();
+  // It has ended just now.
+  if (!late && absl::IsDeadlineExceeded(waited) && !writer_.busy()) waited = writer_.status();
   if (!waited.ok() && !late) return waited;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.flush_reports(), NameOf(*pending_)));
   const absl::StatusOr<bool> any_is_late = parts_.meet(late);

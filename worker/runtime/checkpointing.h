@@ -145,6 +145,8 @@ class Checkpointing {
   uint64_t done_ = 0;
   // Of the last checkpoint that was begun.
   uint64_t begun_ = 0;
+  // The last one that was due was not begun, because the one before it was still being written.
+  bool left_one_out_ = false;
   // This rank's part of the pending checkpoint could not be written, and training goes on.
   std::atomic<bool> part_failed_ = false;
   // What is written is what training ends with: it is wanted whatever happens to the epoch.

@@ -60,7 +60,7 @@ void JobIterationFlags::AddTo(CLI::App& command) {
       .add_option(
           "--iterations", iterations,
           "Which iterations: N, the last so many, or A:B, from A on and before B; the planner holds those "
-          "of the last two checkpoint intervals")
+          "of the last three checkpoint intervals")
       ->capture_default_str();
 }
 

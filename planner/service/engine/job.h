@@ -293,11 +293,10 @@ class Job : public std::enable_shared_from_this<Job> {
   // Fits costs to what was measured, once there is enough of it that is new.
   void Recalibrate();
   std::vector<HeldIteration> MeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<BatchPtr> BatchesToPlanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether all batches that were measured, or wait for a plan, fit by other costs. Returns the first
+  std::vector<BatchPtr> BatchesToPlanLocked(uint64_t from) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether all batches from this iteration on that wait for a plan fit by other costs. Returns the first
   // iteration whose batch was not there yet. Possible errors: those of BatchPlanner::CheckBatch.
-  absl::StatusOr<uint64_t> CheckHasRoom(const BatchPlanner& planner,
-                                        const std::vector<HeldIteration>& iterations, core::StopToken stop);
+  absl::StatusOr<uint64_t> CheckHasRoom(const BatchPlanner& planner, uint64_t from, core::StopToken stop);
   // What costs are fitted to, and the job as it was then.
   struct CostFit {
     std::vector<HeldIteration> iterations;
@@ -310,7 +309,8 @@ class Job : public std::enable_shared_from_this<Job> {
   void FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_before,
                 const PlanningTicket& ticket);
   void EndFitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // If all batches fit by them. Possible errors: those of CheckHasRoom, and of a planner with these costs.
+  // If all batches fit by them that were measured, or wait for a plan. Possible errors: those of
+  // CheckHasRoom, and of a planner with these costs.
   absl::Status KeepCosts(const core::Calibration& calibration, CostFit fit, core::StopToken stop);
   // What planners are made from: all strategies that the job ever had, these costs, and all else as it was
   // registered.

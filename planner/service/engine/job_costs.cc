@@ -167,10 +167,10 @@ void Job::Recalibrate() {
   if (fitting_now_) fitting_ = std::move(ticket);
 }
 
-std::vector<BatchPtr> Job::BatchesToPlanLocked() const {
+std::vector<BatchPtr> Job::BatchesToPlanLocked(uint64_t from) const {
   std::vector<BatchPtr> batches;
-  for (uint64_t iteration = state_.planned_end(); iteration < state_.admission().next_iteration();
-       ++iteration) {
+  for (uint64_t iteration = std::max(from, state_.planned_end());
+       iteration < state_.admission().next_iteration(); ++iteration) {
     if (BatchPtr batch = values_.batch(iteration); batch != nullptr) batches.push_back(std::move(batch));
   }
   return batches;
@@ -178,17 +178,14 @@ std::vector<BatchPtr> Job::BatchesToPlanLocked() const {
 
 // Costs may need more memory than those before, for rows of uneven routers: a job that trains does not end
 // for that.
-absl::StatusOr<uint64_t> Job::CheckHasRoom(const BatchPlanner& planner,
-                                           const std::vector<HeldIteration>& iterations,
-                                           core::StopToken stop) {
+absl::StatusOr<uint64_t> Job::CheckHasRoom(const BatchPlanner& planner, uint64_t from, core::StopToken stop) {
   std::vector<BatchPtr> batches;
   uint64_t end = 0;
   {
     MutexLock lock(&mutex_);
-    batches = BatchesToPlanLocked();
+    batches = BatchesToPlanLocked(from);
     end = state_.admission().next_iteration();
   }
-  for (const HeldIteration& iteration : iterations) batches.push_back(iteration.batch);
   for (const BatchPtr& batch : batches) PENSTOCK_RETURN_IF_ERROR(planner.CheckBatch(*batch, stop));
   return end;
 }
@@ -226,8 +223,11 @@ absl::Status Job::KeepCosts(const core::Calibration& calibration, CostFit fit, c
   *fit.spec.mutable_profile() = calibration.profile;
   PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<const BatchPlanner> planner,
                             services_.planners->Create(fit.spec, fit.topologies, fit.strategies, stop));
+  for (const HeldIteration& iteration : fit.iterations)
+    PENSTOCK_RETURN_IF_ERROR(planner->CheckBatch(*iteration.batch, stop));
+  uint64_t checked_before = 0;
   while (true) {
-    PENSTOCK_ASSIGN_OR_RETURN(const uint64_t checked_before, CheckHasRoom(*planner, fit.iterations, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(checked_before, CheckHasRoom(*planner, checked_before, stop));
     MutexLock lock(&mutex_);
     if (stopped_ || deleted_) return absl::OkStatus();
     // Batches that came meanwhile have to fit, too.

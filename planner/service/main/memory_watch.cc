@@ -15,11 +15,17 @@ constexpr absl::Duration kIdle = absl::Hours(1);
 
 void MemoryWatch::Start(std::function<bool()> look) {
   MutexLock lock(&mutex_);
-  ticker_ = std::make_unique<Ticker>("memory-watch",
-                                     [look = std::move(look)] { return look() ? kLookAgain : kIdle; });
+  ticker_ = std::make_unique<Ticker>("memory-watch", [this, look = std::move(look)] {
+    // What begins behind this look wakes the next one.
+    sleeps_ = true;
+    const bool again = look();
+    if (again) sleeps_ = false;
+    return again ? kLookAgain : kIdle;
+  });
 }
 
 void MemoryWatch::Wake() {
+  if (!sleeps_.exchange(false)) return;
   MutexLock lock(&mutex_);
   if (ticker_ != nullptr) ticker_->Wake();
 }

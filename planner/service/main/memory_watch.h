@@ -7,6 +7,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -19,7 +20,7 @@ class MemoryWatch {
  public:
   // `look` is called at once, every 20 ms as long as it returns true, and after each Wake.
   void Start(std::function<bool()> look);
-  // Nothing before Start and after Stop.
+  // Nothing before Start and after Stop, and nothing more while it looks every 20 ms.
   void Wake();
   // Waits for a look that runs; none comes behind it.
   void Stop();
@@ -27,6 +28,8 @@ class MemoryWatch {
  private:
   Mutex mutex_;
   std::unique_ptr<Ticker> ticker_ ABSL_GUARDED_BY(mutex_);
+  // Until something begins.
+  std::atomic<bool> sleeps_ = false;
 };
 
 }  // namespace penstock

@@ -208,6 +208,8 @@ absl::Status PlannerServer::LeadOn(std::unique_ptr<EventStore> store, Term term)
   }
   standby_.Forget();
   TellHealth();
+  // Jobs are being prepared since before the watch could see them.
+  memory_watch_.Wake();
   return absl::OkStatus();
 }
 

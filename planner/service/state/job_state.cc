@@ -20,8 +20,9 @@ constexpr uint64_t kMinHistory = 64;
 constexpr uint64_t kMaxHistory = 65536;
 // Of a job without checkpoints: what a failure may have its workers do again.
 constexpr uint64_t kHistoryWithoutCheckpoints = 1024;
-// Workers keep so many checkpoints, and may go back to the oldest.
-constexpr uint64_t kKeptCheckpoints = 2;
+// Workers keep two checkpoints, and may go back to the oldest; one more may have been left out beside a slow
+// disk, or have failed (--checkpoint-failures continue).
+constexpr uint64_t kHeldIntervals = 3;
 
 uint64_t WindowOf(const v1::JobSpec& spec) {
   return spec.look_ahead_window() == 0 ? kDefaultWindow : spec.look_ahead_window();
@@ -30,7 +31,7 @@ uint64_t WindowOf(const v1::JobSpec& spec) {
 uint64_t HistoryOf(const v1::JobSpec& spec) {
   const uint64_t interval = spec.training().checkpoint_interval();
   if (interval == 0) return kHistoryWithoutCheckpoints;
-  return std::clamp(std::min(interval, kMaxHistory) * kKeptCheckpoints, kMinHistory, kMaxHistory);
+  return std::clamp(std::min(interval, kMaxHistory) * kHeldIntervals, kMinHistory, kMaxHistory);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace penstock::cli {
 namespace {
 
@@ -24,6 +26,20 @@ TEST(RunHistoryTest, WhatIsShownOnceMoreIsNotTakenAndWhatIsDoneAgainIs) {
   EXPECT_EQ(history.iterations.back().measured_ns(), 90);
   EXPECT_TRUE(history.Take(Done(7, 100)));
   EXPECT_FALSE(history.Take(Done(7, 100)));
+}
+
+// Of old iterations the planner no longer knows the loads of single layers.
+TEST(RunHistoryTest, WhatThePlannerForgetsAndLossesThatAreNoNumbersMakeNothingNew) {
+  v1::IterationSummary first = Done(4, 100);
+  first.add_expert_layers()->set_layer(1);
+  v1::IterationSummary second = Done(5, 100);
+  second.mutable_validation()->set_loss(std::nan(""));
+  RunHistory history;
+  EXPECT_TRUE(history.Take(first));
+  EXPECT_TRUE(history.Take(second));
+  EXPECT_FALSE(history.Take(Done(4, 100)));
+  EXPECT_FALSE(history.Take(second));
+  EXPECT_EQ(history.iterations.size(), 2U);
 }
 
 }  // namespace
