@@ -129,9 +129,8 @@ CASES = {
     "shares, beside passes, more replicas than samples": ("gpt-large", "--pp=1 --dp=4 --parameter-shares --rows=0:2"),
     "shares, beside passes of a T5": ("t5-large", "--pp=2 --dp=2 --parameter-shares --schedule=split-backward --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0"),
     "shares, tight memory": ("gpt", "--pp=2 --dp=2 --parameter-shares --schedule=ready-first --layout=packed", 0.4),
-    "limits by rank": ("gpt", "--pp=2 --dp=2 --rank-memory-mb=1:300,3:700 --layout=packed"),
-    "limits by rank, side by side": ("gpt", "--strategies='pp 2 + dp 2' --rank-memory-mb=0-1:900,3:700 --layout=packed"),
-    "limits by rank, an empty replica": ("gpt", "--pp=1 --dp=2 --rank-memory-mb=1:0.1 --layout=packed"),
+    "limits by rank": ("gpt", "--pp=2 --dp=2 --layout=packed", 0.6),
+    "limits by rank, side by side": ("gpt", "--strategies='pp 2 + dp 2' --layout=packed", 0.6),
     "weighted shares": ("gpt", "--pp=2 --dp=2 --parameter-shares --share-weights=3,1,0,2 --schedule=1f1b --policy=padding --micro-batch-size=2"),
     "weighted shares, all alike": ("gpt-slow", "--pp=2 --dp=3 --parameter-shares --share-weights=4,4,4,4,4,4 --layout=packed"),
     "weighted shares, one rank has all": ("gpt", "--pp=2 --dp=2 --parameter-shares --share-weights=0,0,7,0 --layout=packed"),
@@ -221,7 +220,8 @@ class Made:
             static = max(program.static_memory_bytes for program in case.planned_batch.plan.programs)
             peak = max(rank.peak_memory_bytes for rank in case.planned_batch.plan.predicted.ranks)
             limit = static + (peak - static) * memory_share
-            case.planned_batch = self._plan(case, flags + [f"--memory-mb={limit / 1e6:.3f}"])
+            tight = f"--rank-memory-mb=1:{limit / 1e6:.3f},3:{limit / 1e6:.3f}" if name.startswith("limits by rank") else f"--memory-mb={limit / 1e6:.3f}"
+            case.planned_batch = self._plan(case, flags + [tight])
         return case
 
     def _plan(self, case, flags):
