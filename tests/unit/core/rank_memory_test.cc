@@ -156,7 +156,9 @@ TEST(RankMemoryTest, EveryPolicyPutsSamplesWhereTheyFit) {
     const v1::Batch batch = MakeBatch({{0, 400}, {0, 30}, {0, 200}, {0, 20}, {0, 350}, {0, 25}});
     const v1::Plan plan = PlanWithin(job, batch);
     // Rows are as long as the longest sample.
-    if (policy != v1::POLICY_CONCATENATED) EXPECT_GT(SamplesOfReplicas(plan)[1], 0U);
+    if (policy != v1::POLICY_CONCATENATED) {
+      EXPECT_GT(SamplesOfReplicas(plan)[1], 0U);
+    }
     for (const v1::MicroBatch& micro_batch : plan.replicas(1).micro_batches())
       for (const uint32_t sample : micro_batch.samples())
         EXPECT_LE(batch.samples(static_cast<int>(sample)).target_tokens(), 40U);
