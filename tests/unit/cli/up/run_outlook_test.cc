@@ -92,7 +92,7 @@ TEST(RunOutlookTest, SaysWhatThePlanOfTheFirstBatchPromises) {
   EXPECT_THAT(lines[3], HasSubstr("dynamic, schedule split-backward, layers 1 + 2; the first batch in 6 "
                                   "micro-batches, bubble 12.5 %"));
   EXPECT_THAT(lines[4], HasSubstr("1,234 MB of the fullest rank, which may take 5,000 MB"));
-  for (const int64_t bytes : {2'000'000'000, 7'000'000'000})
+  for (const int64_t bytes : std::initializer_list<int64_t>{2'000'000'000, 7'000'000'000})
     outlook.job.mutable_planning()->add_rank_memory_limits()->set_bytes(bytes);
   EXPECT_THAT(Describe(outlook)[4], HasSubstr("1,234 MB of the fullest rank; ranks may take 5,000 MB; 2 of "
                                               "them 2,000 to 7,000 MB"));
