@@ -194,7 +194,7 @@ TEST_F(ContractTest, ABatchThatNoPlanFitsInMemoryEndsItsCallOrItsJob) {
 TEST_F(ContractTest, RegisterWorkerBeforeWhatIsHeld) {
   Serve({});
   v1::JobSpec job = Spec();
-  job.mutable_training()->set_checkpoint_interval(32);  // two of them are held
+  job.mutable_training()->set_checkpoint_interval(20);  // 64 iterations are held at least
   Register(job);
   const auto stream = Read("job", 0);
   for (uint64_t i = 0; i < 70; ++i) {

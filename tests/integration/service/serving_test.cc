@@ -93,7 +93,7 @@ TEST_F(ServingTest, AStreamResumesFromAnyIteration) {
 TEST_F(ServingTest, ASlowReaderLosesItsPlaceInsteadOfGrowingThePlanner) {
   Serve({});
   v1::JobSpec job = MakeJob("job", 1);
-  job.mutable_training()->set_checkpoint_interval(32);  // two of them are held
+  job.mutable_training()->set_checkpoint_interval(20);  // 64 iterations are held at least
   Register(job);
   // A connection of its own that buffers 64 KiB and no more.
   grpc::ChannelArguments arguments;

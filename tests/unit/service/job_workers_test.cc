@@ -239,11 +239,11 @@ TEST_F(JobWorkersTest, RefusesAFirstIterationThatThePlannerCannotServe) {
   EXPECT_TRUE(job->RegisterWorker(MakeRegistration(101, -1, 20)).ok());
 }
 
-TEST_F(JobWorkersTest, HoldsWhatTheOlderOfTwoCheckpointsNeedsAndNotMore) {
+TEST_F(JobWorkersTest, HoldsWhatTheOlderOfTwoCheckpointsNeedsWhereOneWasLeftOutAndNotMore) {
   v1::JobSpec spec = MakeJob("job", 1);
   spec.mutable_training()->set_checkpoint_interval(40);
   const auto job = Register(spec);
-  for (uint64_t i = 0; i < 86; ++i) {
+  for (uint64_t i = 0; i < 126; ++i) {
     ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", i, i + 1)).ok());
     ASSERT_TRUE(Reader(job, StreamRequest(0, i)).Next().has_value());
     ASSERT_TRUE(job->ReportIteration(MakeReport(0, i)).ok());
