@@ -78,12 +78,14 @@ v1::JobSpec WithoutStages(v1::JobSpec job) {
 absl::StatusOr<StrategyAlone> FastestWithStages(const v1::JobSpec& job, std::vector<v1::Strategy> strategies,
                                                 absl::Span<const v1::Batch> batches, TaskPool* threads) {
   if (job.planning().layers_per_stage().empty()) return FastestAlone(job, strategies, batches, threads);
-  const auto others = std::ranges::stable_partition(strategies, [&](const v1::Strategy& strategy) {
-    return strategy.meshes(0).mesh().pipeline() == job.mesh().pipeline();
-  });
-  const size_t as_deep = strategies.size() - others.size();
+  // Not std::ranges', whose subrange clang 14 cannot compile with this standard library.
+  const auto others =
+      std::stable_partition(strategies.begin(), strategies.end(), [&](const v1::Strategy& strategy) {
+        return strategy.meshes(0).mesh().pipeline() == job.mesh().pipeline();
+      });
+  const auto as_deep = static_cast<size_t>(others - strategies.begin());
   if (as_deep == 0) return FastestAlone(WithoutStages(job), strategies, batches, threads);
-  if (others.empty()) return FastestAlone(job, strategies, batches, threads);
+  if (others == strategies.end()) return FastestAlone(job, strategies, batches, threads);
   const absl::Span<const v1::Strategy> all = strategies;
   absl::StatusOr<StrategyAlone> with = FastestAlone(job, all.first(as_deep), batches, threads);
   absl::StatusOr<StrategyAlone> without =
