@@ -78,6 +78,7 @@ TEST(ProgramFromProto, NamesWhatIsWrongWithPartsInsideOfRows) {
   const auto read = [](const std::vector<uint32_t>& part_chunks, bool whole_backward = true,
                        double capacity = 0) {
     v1::StreamProgramsResponse message = ContextMessage();
+    message.set_real_tokens(20);
     v1::MicroBatch& micro_batch = *message.mutable_micro_batches(0);
     for (const uint32_t end : {0, 1, 2}) micro_batch.add_part_rows(end);
     micro_batch.mutable_part_chunks()->Add(part_chunks.begin(), part_chunks.end());
