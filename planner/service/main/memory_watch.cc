@@ -9,7 +9,7 @@ namespace {
 
 // A plan takes up to a gigabyte a second.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
-constexpr absl::Duration kIdle = absl::Hours(1);
+constexpr absl::Duration kUntilWoken = absl::Hours(1);
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void MemoryWatch::Start(std::function<bool()> look) {
     sleeps_ = true;
     const bool again = look();
     if (again) sleeps_ = false;
-    return again ? kLookAgain : kIdle;
+    return again ? kLookAgain : kUntilWoken;
   });
 }
 
