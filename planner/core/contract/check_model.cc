@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "planner/core/contract/adapters.h"
 #include "planner/core/contract/check_rotary.h"
+#include "planner/core/contract/element_bytes.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/model_heads.h"
 #include "planner/core/contract/wrong_in_job.h"
@@ -272,7 +273,10 @@ absl::Status CheckModel(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckCaps(model));
   PENSTOCK_RETURN_IF_ERROR(CheckWindow(model));
   PENSTOCK_RETURN_IF_ERROR(CheckAdapters(model));
-  return CheckPosition(model);
+  PENSTOCK_RETURN_IF_ERROR(CheckPosition(model));
+  if (ElementBytes(model.dtype()) == 0)
+    return Wrong("job.model.dtype", "is not set; use float64, float32 or bfloat16");
+  return absl::OkStatus();
 }
 
 }  // namespace penstock::core

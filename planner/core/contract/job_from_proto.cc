@@ -14,6 +14,7 @@
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/check_group.h"
 #include "planner/core/contract/check_model.h"
+#include "planner/core/contract/element_bytes.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/model_experts.h"
@@ -37,19 +38,6 @@ GroupShape GroupOf(const v1::JobSpec& spec) {
   const v1::Mesh& mesh = spec.mesh();
   return {static_cast<int32_t>(ContextRanks(mesh)), static_cast<int32_t>(TensorRanks(mesh)),
           static_cast<int32_t>(ExpertRanks(mesh)), spec.model().shared_expert_ffn() > 0};
-}
-
-absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_FLOAT64:
-      return 8;
-    case v1::DATA_TYPE_FLOAT32:
-      return 4;
-    case v1::DATA_TYPE_BFLOAT16:
-      return 2;
-    default:
-      return Wrong("job.model.dtype", "is not set; use float64, float32 or bfloat16");
-  }
 }
 
 // Gradients of T5's [buckets, heads] in the type that they are summed in.
@@ -339,7 +327,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec, const World& world) {
   job.windows = WindowsOf(spec.model());
   job.max_sequence_length = spec.model().max_sequence_length();
   job.tasks = spec.tasks_size();
-  PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
+  job.bytes_per_element = ElementBytes(spec.model().dtype());
   job.shared_table_bytes = SharedTableBytes(spec.model());
   job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
   PENSTOCK_RETURN_IF_ERROR(ReadAdapters(spec, &job));

@@ -8,6 +8,7 @@
 #include "common/status/status_macros.h"
 #include "planner/core/contract/adapters.h"
 #include "planner/core/contract/check_model.h"
+#include "planner/core/contract/element_bytes.h"
 #include "planner/core/contract/model_experts.h"
 #include "planner/core/contract/model_heads.h"
 
@@ -25,17 +26,6 @@ constexpr double kBackward = 2;
 constexpr double kSelectiveBackward = 2.15;
 constexpr double kSelectiveBackwardOfExperts = 2.3;
 constexpr double kFullBackward = 3;
-
-double ElementBytes(v1::DataType type) {
-  switch (type) {
-    case v1::DATA_TYPE_FLOAT64:
-      return 8;
-    case v1::DATA_TYPE_FLOAT32:
-      return 4;
-    default:
-      return 2;
-  }
-}
 
 // A layer's widths, and what follows from them for one token. Counts are of elements.
 struct LayerWidths {
@@ -199,7 +189,7 @@ absl::Status CheckAnalytic(const v1::ModelSpec& model) {
 absl::StatusOr<v1::ProfileFile> AcceleratorProfile(const v1::ModelSpec& model,
                                                    const Accelerator& accelerator) {
   PENSTOCK_RETURN_IF_ERROR(CheckAnalytic(model));
-  const LayerMaker maker = {accelerator, ElementBytes(model.dtype())};
+  const LayerMaker maker = {accelerator, static_cast<double>(ElementBytes(model.dtype()))};
   v1::ProfileFile file;
   *file.mutable_model() = model;
   v1::CostProfile& profile = *file.mutable_profile();

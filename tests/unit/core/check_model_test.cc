@@ -208,6 +208,7 @@ TEST(CheckModelTest, WindowsCapsAndNormsBehindAreOfAGpt) {
            heads: 2
            ffn: 8
            vocab: 9
+           dtype: DATA_TYPE_FLOAT32
            max_sequence_length: 8)pb",
       &t5));
   const auto refusal = [&](const std::string& text) {
@@ -237,6 +238,7 @@ TEST(CheckModelTest, AT5HasItsOwnPositionsAndWholeHeads) {
            heads: 2
            ffn: 8
            vocab: 9
+           dtype: DATA_TYPE_FLOAT32
            max_sequence_length: 8
            position: POSITION_RELATIVE_BIAS
            key_value_heads: 2
