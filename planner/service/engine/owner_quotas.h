@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "planner/service/engine/clock.h"
-#include "planner/service/engine/planning_pool.h"
+#include "planner/service/engine/planning_ticket.h"
 #include "planner/service/engine/quota_refusal.h"
 
 namespace penstock {

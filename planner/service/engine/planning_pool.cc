@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/process/background_thread.h"
 #include "common/sync/thread_name.h"
 
@@ -15,10 +14,6 @@ namespace {
 constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
 // Turns that a task is passed over for want of memory before nothing else begins.
 constexpr int kMostWithoutRoom = 16;
-// Of the memory: what a job's batch takes at most that waits for nobody's room, and what others leave to such
-// tasks.
-constexpr int64_t kSmallShare = 20;
-constexpr int64_t kLeftShare = 8;
 // A turn: what a task computes before others are asked for.
 constexpr absl::Duration kTurn = absl::Milliseconds(20);
 // Tasks that are paused at a time; each holds a thread. Beyond them tasks run to their end.
@@ -28,41 +23,13 @@ size_t IndexOf(PlanningClass kind) { return static_cast<size_t>(kind); }
 
 }  // namespace
 
-absl::Status PlanningTicket::status() const {
-  switch (cause_.load()) {
-    case Cause::kNone:
-      break;
-    case Cause::kCancelled:
-      return absl::CancelledError("the client cancelled, or its deadline is over");
-    case Cause::kLimit:
-      return absl::DeadlineExceededError(absl::StrCat(
-          "planning was stopped after ", absl::FormatDuration(work_.limit),
-          ", the limit of this planner (--planning-limit-seconds): plan fewer samples, stages or ranks at "
-          "once, or with a lower job.planning.effort"));
-    case Cause::kMemory:
-      return absl::ResourceExhaustedError(
-          "planning was stopped because the planner ran out of memory (--memory): plan fewer samples, stages "
-          "or "
-          "ranks at once, or give the planner more");
-    case Cause::kShutdown:
-      return absl::UnavailableError("the planner stops; try again");
-  }
-  return absl::OkStatus();
-}
-
-void PlanningTicket::Stop(Cause cause) {
-  Cause none = Cause::kNone;
-  cause_.compare_exchange_strong(none, cause);
-  flag_.Set();
-}
-
 PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes,
                            Computed computed, Begins begins)
     : capacity_(capacity),
       most_running_(static_cast<size_t>(threads)),
       shared_threads_(static_cast<size_t>(std::max(1, threads - 1))),
       clock_(clock),
-      memory_bytes_(memory_bytes),
+      memory_(memory_bytes),
       computed_(std::move(computed)),
       begins_(std::move(begins)) {
   for (size_t i = 0; i < most_running_ + kMostPaused; ++i) {
@@ -223,35 +190,10 @@ bool PlanningPool::HasThreadLocked(size_t kind) const {
   return others < shared_threads_ && own < std::max<size_t>(1, shared_threads_ - 1);
 }
 
-PlanningPool::Room PlanningPool::RoomLocked() const {
-  Room room = {.free = memory_bytes_, .all = true};
-  ForEachBegunLocked([&](const Begun& task) {
-    const PlanningWork& work = task.ticket->work();
-    room.free -= std::min(room.free, BytesOf(work));
-    if (IsSmall(work)) room.of_small += work.bytes;
-    room.all = false;
-  });
+PlanningMemory::Room PlanningPool::RoomLocked() const {
+  PlanningMemory::Room room = memory_.Whole();
+  ForEachBegunLocked([&](const Begun& task) { memory_.Take(task.ticket->work(), &room); });
   return room;
-}
-
-int64_t PlanningPool::BytesOf(const PlanningWork& work) const {
-  return IsSmall(work) ? work.bytes : std::min(work.bytes, memory_bytes_ - memory_bytes_ / kLeftShare);
-}
-
-bool PlanningPool::Fits(const PlanningWork& work, const Room& room) const {
-  if (room.all) return true;
-  // What small ones have of it already is not left to them once more.
-  const int64_t left =
-      WaitsForNobody(work, room) ? 0 : std::max<int64_t>(0, memory_bytes_ / kLeftShare - room.of_small);
-  return BytesOf(work) <= room.free - left;
-}
-
-bool PlanningPool::IsSmall(const PlanningWork& work) const {
-  return work.kind == PlanningClass::kJobBatch && work.bytes <= memory_bytes_ / kSmallShare;
-}
-
-bool PlanningPool::WaitsForNobody(const PlanningWork& work, const Room& room) const {
-  return IsSmall(work) && room.of_small + work.bytes <= memory_bytes_ / kLeftShare;
 }
 
 bool PlanningPool::IsWaitedForLocked() const {
@@ -262,14 +204,14 @@ std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwn
   const Line& line = lines_[kind];
   const auto first = line.shares.Next(line.owners.begin(), line.owners.end());
   const bool is_waited_for = IsWaitedForLocked();
-  const Room room = RoomLocked();
+  const PlanningMemory::Room room = RoomLocked();
   return line.shares.Next(line.owners.begin(), line.owners.end(), [&](const Owner& owner) {
     // Who has begun may go on: that makes room.
     if (!owner.paused.empty()) return true;
     const PlanningWork& work = owner.tasks.front().ticket->work();
-    const bool may_begin = !is_waited_for || WaitsForNobody(work, room) ||
+    const bool may_begin = !is_waited_for || memory_.WaitsForNobody(work, room) ||
                            (&owner == &first->second && line.without_room >= kMostWithoutRoom);
-    return may_begin && Fits(work, room);
+    return may_begin && memory_.Fits(work, room);
   });
 }
 
@@ -298,12 +240,13 @@ void PlanningPool::CountTurnLocked(size_t kind) {
 }
 
 void PlanningPool::CountBeginningLocked() {
-  const Room room = RoomLocked();
+  const PlanningMemory::Room room = RoomLocked();
   for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
     Line& line = lines_[kind];
     const auto first = line.shares.Next(line.owners.begin(), line.owners.end());
     const bool has_room = first == line.owners.end() || !first->second.paused.empty() ||
-                          !HasThreadLocked(kind) || Fits(first->second.tasks.front().ticket->work(), room);
+                          !HasThreadLocked(kind) ||
+                          memory_.Fits(first->second.tasks.front().ticket->work(), room);
     line.without_room = has_room ? 0 : line.without_room + 1;
   }
 }

@@ -22,21 +22,18 @@
 // A turn is 20 ms of computing, so that nobody waits for all of a long task of others: where it is another's
 // turn, the task is paused (core/parallel/stop.h) and goes on when it is its owner's again.
 //
-// Memory is shared as well: a task says what it will take, and begins when there is room for it beside those
-// that have begun; alone it may begin in any case. Others pass it until 16 have, then small ones alone, which
-// take a twentieth of the memory at most: for these an eighth is left by all others, and one that says that
-// it takes more than the rest counts as the rest, as there may always be small ones.
+// Memory is shared as well (planning_memory.h): a task says what it will take, and begins when there is room
+// for it beside those that have begun; alone it may begin in any case. Others pass it until 16 have, then
+// small ones alone.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -47,64 +44,13 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/sync/sync.h"
-#include "planner/core/parallel/stop.h"
 #include "planner/service/engine/clock.h"
 #include "planner/service/engine/owner_shares.h"
+#include "planner/service/engine/planning_memory.h"
+#include "planner/service/engine/planning_ticket.h"
 #include "planner/service/engine/turn_queue.h"
 
 namespace penstock {
-
-// The most urgent first.
-enum class PlanningClass : uint8_t {
-  // A batch of a registered job: workers wait for it sooner or later.
-  kJobBatch,
-  // What a job needs before its first batch.
-  kPreparation,
-  // A question that no job waits for (PlanBatch).
-  kWhatIf,
-};
-inline constexpr size_t kPlanningClasses = 3;
-
-struct PlanningWork {
-  PlanningClass kind = PlanningClass::kJobBatch;
-  // Who takes turns with others of its class: whoever owns the job, or asks.
-  std::string owner;
-  // How long it may compute, its wait not included.
-  absl::Duration limit = absl::InfiniteDuration();
-  // Memory that it will take, as far as can be told.
-  int64_t bytes = 0;
-  // Which of the owner's jobs it is for: they take turns with each other.
-  std::string job = {};
-};
-
-// A task that was given to the pool. Thread-safe.
-class PlanningTicket {
- public:
-  explicit PlanningTicket(PlanningWork work) : work_(std::move(work)) {}
-
-  const PlanningWork& work() const { return work_; }
-  // For what the task computes. Valid as long as the ticket.
-  core::StopToken stop() const { return core::StopToken(&flag_); }
-  // OK, or why it was stopped: CANCELLED (by Cancel), DEADLINE_EXCEEDED (it computed up to its limit),
-  // RESOURCE_EXHAUSTED (StopLargest) or UNAVAILABLE (the pool shuts down).
-  absl::Status status() const;
-  // A result's status, with status() for the core's CANCELLED.
-  absl::Status Explain(const absl::Status& result) const {
-    return absl::IsCancelled(result) && !status().ok() ? status() : result;
-  }
-
- private:
-  friend class PlanningPool;
-  enum class Cause : uint8_t { kNone, kCancelled, kLimit, kMemory, kShutdown };
-
-  // The first cause counts.
-  void Stop(Cause cause);
-
-  const PlanningWork work_;
-  std::atomic<Cause> cause_ = Cause::kNone;
-  core::StopFlag flag_;
-};
-using PlanningTicketPtr = std::shared_ptr<PlanningTicket>;
 
 class PlanningPool {
  public:
@@ -206,14 +152,6 @@ class PlanningPool {
     bool waits() const { return waiting + paused > 0; }
   };
 
-  // Of the memory, beside what has begun; `all`: nothing has.
-  struct Room {
-    int64_t free = 0;
-    // What small batches of jobs have that have begun.
-    int64_t of_small = 0;
-    bool all = false;
-  };
-
   void Work();
   // Waits for the next task for the thread; false when the pool is stopped and empty.
   bool Next(ThreadClock thread, Entry* entry);
@@ -221,14 +159,7 @@ class PlanningPool {
   size_t NextClassLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRunLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasThreadLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Room RoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What a task takes of the memory.
-  int64_t BytesOf(const PlanningWork& work) const;
-  // Whether a task that has not begun has room beside those that have.
-  bool Fits(const PlanningWork& work, const Room& room) const;
-  bool IsSmall(const PlanningWork& work) const;
-  // Small ones do while they are not too many together: the room that is left to them is theirs, and no more.
-  bool WaitsForNobody(const PlanningWork& work, const Room& room) const;
+  PlanningMemory::Room RoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A task has waited for room for so long that none but small ones may begin before it.
   bool IsWaitedForLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The owner whose next task is next; the end where none may go on or begin now.
@@ -271,7 +202,7 @@ class PlanningPool {
   // Threads that may be busy with what is not of a live job.
   const size_t shared_threads_;
   const SteadyClock* const clock_;
-  const int64_t memory_bytes_;
+  const PlanningMemory memory_;
   const Computed computed_;
   const Begins begins_;
   mutable Mutex mutex_;
