@@ -28,7 +28,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,9 +40,11 @@
 #include "planner/core/planner.h"
 #include "planner/service/engine/program_message.h"
 #include "tests/system/equivalence/cut_plan.h"
+#include "tests/system/equivalence/equivalence_samples.h"
 #include "tests/system/equivalence/gathered_gradients.h"
 #include "tests/system/equivalence/gradient_file.h"
 #include "tests/system/equivalence/plan_case.h"
+#include "tests/system/equivalence/plan_of_case.h"
 #include "tests/system/equivalence/reference.h"
 #include "tests/system/equivalence/trained_programs.h"
 #include "tests/system/equivalence/worker_threads.h"
@@ -54,8 +55,6 @@
 namespace penstock::testing {
 namespace {
 
-constexpr size_t kSamples = 24;
-constexpr size_t kBatch = 8;
 constexpr uint64_t kIterations = 3;
 // Of each wait of a worker that is a thread.
 constexpr uint32_t kWorkerTimeoutSeconds = 60;
@@ -101,130 +100,12 @@ double RelativeError(const std::vector<double>& a, const std::vector<double>& b)
   return largest > 0 ? difference / largest : difference;
 }
 
-bool Contains(const v1::Plan& plan, v1::Op op) {
-  for (const v1::Program& program : plan.programs()) {
-    for (const v1::Instruction& instruction : program.instructions()) {
-      if (instruction.op() == op) return true;
-    }
-  }
-  return false;
-}
-
-// Products for weights beside exchanges of rows, or micro-batches whose parts are computed beside each
-// other's.
-bool ComputesBesideExchanges(const v1::Plan& plan) {
-  for (const v1::Replica& replica : plan.replicas()) {
-    for (const v1::MicroBatch& micro_batch : replica.micro_batches())
-      if (!micro_batch.part_rows().empty()) return true;
-  }
-  for (const v1::Program& program : plan.programs()) {
-    for (const v1::Instruction& instruction : program.instructions())
-      if (instruction.exchange().products_beside_return() > 0) return true;
-  }
-  return false;
-}
-
-// Of any micro-batch, over how many different numbers of context ranks its samples lie.
-size_t MostDifferentSpans(const v1::Plan& plan) {
-  size_t most = 0;
-  for (const v1::Replica& replica : plan.replicas()) {
-    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
-      const std::set<uint32_t> own(micro_batch.span_ranks().begin(), micro_batch.span_ranks().end());
-      most = std::max(most, own.size());
-    }
-  }
-  return most;
-}
-
 // Of any iteration, in all replicas.
 uint64_t MostMicroBatches(absl::Span<const v1::IterationSummary> summaries) {
   uint64_t most = 0;
   for (const v1::IterationSummary& summary : summaries)
     most = std::max<uint64_t>(most, summary.micro_batches());
   return most;
-}
-
-// The plan is what its case is about, so that a pass means something.
-void ExpectPlanOf(const v1::JobSpec& job, const v1::Plan& plan) {
-  const v1::PlanningOptions& options = job.planning();
-  // One rank never waits for another, and waiting is what a split pass is for. The dynamic policy may find a
-  // plan in which nobody waits, too.
-  const bool may_have_whole_passes = job.mesh().pipeline() == 1 || options.policy() == v1::POLICY_DYNAMIC;
-  if (options.schedule() == v1::SCHEDULE_SPLIT_BACKWARD && !may_have_whole_passes) {
-    EXPECT_TRUE(Contains(plan, v1::OP_BACKWARD_WEIGHT)) << "no backward pass is split";
-  }
-  if (!options.rank_of_stage().empty()) {
-    EXPECT_EQ(plan.layers_per_stage_size(), options.rank_of_stage_size());
-  }
-  for (const v1::Replica& replica : plan.replicas()) {
-    EXPECT_TRUE(plan.programs_size() == 1 || !replica.micro_batches().empty());
-    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
-      for (int stage = 0; stage < micro_batch.recompute_size(); ++stage) {
-        const v1::StageRecompute& recompute = micro_batch.recompute(stage);
-        const uint32_t layers = plan.layers_per_stage(stage);
-        if (options.recompute() == v1::RECOMPUTE_FULL) {
-          EXPECT_EQ(recompute.full_layers(), layers);
-        }
-        if (options.recompute() == v1::RECOMPUTE_SELECTIVE) {
-          EXPECT_EQ(recompute.selective_layers(), layers);
-        }
-      }
-    }
-  }
-}
-
-// Of a sample that context ranks should divide: a fifth of the tokens of its batch.
-constexpr size_t kLongInput = 28;
-constexpr size_t kLongTarget = 12;
-
-// Some samples without input, some without target, and one in each batch that is longer than the others.
-std::vector<TinySample> Samples() {
-  std::vector<TinySample> samples = TinySamples(kSamples);
-  for (size_t i = 3; i < kSamples; i += kBatch) {
-    TinySample& sample = samples[i];
-    const auto resize = [i](std::vector<int32_t>& tokens, size_t length) {
-      while (tokens.size() < length) tokens.push_back(static_cast<int32_t>((7 * tokens.size() + i) % 29));
-      tokens.resize(length);
-    };
-    resize(sample.input, kLongInput);
-    resize(sample.target, kLongTarget);
-  }
-  for (size_t i = 7; i < kSamples; i += kBatch) {
-    TinySample& sample = samples[i];
-    sample.input.insert(sample.input.end(), sample.target.begin(), sample.target.end());
-    sample.target.clear();
-  }
-  return samples;
-}
-
-// The same with weights of tokens: masks, halves and more than one; a sample of each batch has none.
-std::vector<TinySample> WeightedSamples() {
-  constexpr float kWeights[] = {1, 0, 0.5, 0, 2.25, 1, 0.125};
-  std::vector<TinySample> samples = Samples();
-  for (size_t i = 0; i < kSamples; ++i) {
-    for (size_t token = 0; token < samples[i].target.size() && i % kBatch != 5; ++token)
-      samples[i].weights.push_back(kWeights[(3 * i + token) % std::size(kWeights)]);
-  }
-  return samples;
-}
-
-// Of samples as TinyBatches has them: what they weigh, where it is not what their positions are, and their
-// tasks.
-std::vector<v1::Batch> WeightedBatches(std::vector<v1::Batch> batches, const std::vector<TinySample>& samples,
-                                       bool encoder_decoder) {
-  constexpr uint32_t kTasks = 3;
-  for (v1::Batch& batch : batches) {
-    for (v1::Sample& sample : *batch.mutable_samples()) {
-      const TinySample& tokens = samples[sample.sample_id()];
-      sample.set_task(static_cast<uint32_t>(sample.sample_id() % kTasks));
-      if (tokens.weights.empty()) continue;
-      double weight = 0;
-      for (size_t i = encoder_decoder || !tokens.input.empty() ? 0 : 1; i < tokens.weights.size(); ++i)
-        weight += double{tokens.weights[i]};
-      sample.set_loss_weight(weight);
-    }
-  }
-  return batches;
 }
 
 // What a rank of the last stage reports of its tasks adds up to its loss.
@@ -242,9 +123,9 @@ void ExpectTasksAddUp(const v1::IterationSummary& summary, const v1::Plan& plan,
 
 // What the cases of a process share.
 struct Shared {
-  const std::vector<TinySample> samples = Samples();
+  const std::vector<TinySample> samples = EquivalenceSamples();
   const std::vector<TinySample> weighted_samples = WeightedSamples();
-  const std::vector<v1::Batch> batches = TinyBatches(samples, kBatch, kIterations);
+  const std::vector<v1::Batch> batches = TinyBatches(samples, kEquivalenceBatch, kIterations);
   // Of a decoder alone and of an encoder-decoder.
   const std::vector<v1::Batch> weighted_batches[2] = {WeightedBatches(batches, weighted_samples, false),
                                                       WeightedBatches(batches, weighted_samples, true)};
