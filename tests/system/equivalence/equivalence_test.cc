@@ -377,8 +377,9 @@ class InPartsTest : public EquivalenceTest {
   static std::vector<v1::Plan> Plans() {
     std::vector<v1::Plan> plans;
     v1::JobSpec job = GetParam().job;
-    // The test cuts by itself.
+    // The test cuts by itself, between rows.
     job.mutable_planning()->set_most_parts(1);
+    if (job.planning().policy() == v1::POLICY_CONCATENATED) job.mutable_planning()->set_micro_batch_size(2);
     auto planner = core::Planner::Create(job);
     EXPECT_TRUE(planner.ok()) << planner.status();
     for (uint64_t i = 0; planner.ok() && i < kIterations; ++i) {
@@ -389,6 +390,16 @@ class InPartsTest : public EquivalenceTest {
       plans.push_back(*std::move(plan));
     }
     return plans;
+  }
+
+  // Of the micro-batch that has the most.
+  static int MostParts(const std::vector<v1::Plan>& plans) {
+    int most = 1;
+    for (const v1::Plan& plan : plans)
+      for (const v1::Replica& replica : plan.replicas())
+        for (const v1::MicroBatch& micro_batch : replica.micro_batches())
+          most = std::max(most, micro_batch.part_rows_size() - 1);
+    return most;
   }
 
   static std::vector<TrainedIteration> Train(const std::vector<v1::Plan>& plans) {
@@ -414,6 +425,7 @@ TEST_P(InPartsTest, LossesAndGradientsAreThoseOfTheReference) {
   std::vector<v1::Plan> plans = Plans();
   ASSERT_EQ(plans.size(), kIterations);
   for (size_t i = 0; i < plans.size(); ++i) CutIntoParts(plans[i], static_cast<uint32_t>(i));
+  EXPECT_GT(MostParts(plans), 1) << "nothing was cut";
   const std::vector<TrainedIteration> trained = Train(plans);
   ASSERT_EQ(trained.size(), kIterations);
   std::vector<Rows> rows;
