@@ -263,10 +263,59 @@ absl::Status KeepMore(const CostModel& costs, const Job& job, StopToken stop, Fi
   return absl::OkStatus();
 }
 
+// What a micro-batch that is alone takes above what there is, where that is most.
+int64_t ExcessAlone(const ScheduleSpace& space, absl::Span<const Share> shares,
+                    absl::Span<const int64_t> available) {
+  int64_t most = std::numeric_limits<int64_t>::min();
+  for (size_t position = 0; position < available.size(); ++position)
+    most = std::max(most, space.BytesAlone(static_cast<int>(position), shares) - available[position]);
+  return most;
+}
+
+// Divides the only row of a micro-batch over as few context ranks as have room for it, or over those that
+// lack least.
+void PlaceForMemory(const ScheduleSpace& space, int slot, absl::Span<const int64_t> available,
+                    MicroBatchTable* table) {
+  const double length = table->Sums(slot).target;
+  int32_t best = 1;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int32_t ranks = 1; ranks == 1 || (ranks <= space.costs().group().context && length >= 2 * ranks);
+       ranks *= 2) {
+    table->PlaceRow(slot, ranks);
+    const int64_t excess = ExcessAlone(space, table->Shares(slot), available);
+    if (excess < least) {
+      least = excess;
+      best = ranks;
+    }
+    if (least <= 0) break;
+  }
+  table->PlaceRow(slot, best);
+}
+
+// A micro-batch for each sample, one after the other: nothing takes less memory.
+absl::StatusOr<FittedPlan> PlanOneByOne(const CostModel& costs, const Job& job,
+                                        absl::Span<const SampleTokens> samples, StopToken stop) {
+  const MemoryRoom available = AvailableBytes(job, costs);
+  const ScheduleSpace space(costs, job, available.Plenty(), Caution::kMost, stop);
+  Groups groups;
+  for (uint32_t sample = 0; sample < samples.size(); ++sample) groups.push_back({sample});
+  FittedPlan plan{MakeCandidate(space, samples, std::move(groups), Layout::kPacked), {}, {}};
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
+  for (size_t replica = 0; costs.group().context > 1 && replica < plan.candidate.replicas.size(); ++replica) {
+    for (const int32_t slot : plan.candidate.replicas[replica].slots)
+      PlaceForMemory(space, slot, available.Of(static_cast<int>(replica)), &plan.candidate.table);
+  }
+  ReplicaEvaluator evaluator(space);
+  Evaluate(&evaluator, &plan.candidate);
+  PENSTOCK_ASSIGN_OR_RETURN(plan.programs, MakePrograms(space, job, plan.candidate, &plan.pipelines));
+  if (!Fits(plan.programs, job)) return DescribeExcess(plan.programs, job);
+  return plan;
+}
+
 // The searches' account of memory is above that of the programs in places: of a stage group it takes the most
 // that any rank has of each kind of bytes, and it counts transfers around every pass. So it finds no order
 // for micro-batches whose programs fit. Searches as if there were plenty of memory, and lets the programs
-// judge.
+// judge; where they are too large then, one sample after the other.
 absl::StatusOr<FittedPlan> PlanByPrograms(const CostModel& costs, const Job& job,
                                           absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
                                           StopToken stop) {
@@ -275,9 +324,10 @@ absl::StatusOr<FittedPlan> PlanByPrograms(const CostModel& costs, const Job& job
     plan = MemoryFit(costs, job, AvailableBytes(job, costs).Plenty(), samples, caution, run_tasks, stop)
                .RunOnce();
     PENSTOCK_RETURN_IF_ERROR(stop.status());
-    if (!absl::IsResourceExhausted(plan.status())) break;
+    if (!absl::IsResourceExhausted(plan.status())) return plan;
   }
-  return plan;
+  const bool may_be_single = job.policy == Policy::kDynamic && job.layout != LayoutChoice::kPadded;
+  return may_be_single ? PlanOneByOne(costs, job, samples, stop) : plan;
 }
 
 // Every replica has an empty pipeline.

@@ -70,6 +70,8 @@ class ScheduleSpace {
   // that the rank needs for it.
   // Of a row alone on a stage group: over as many context ranks as take least.
   int64_t BytesAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums, 0); }
+  // Likewise, of one whose context ranks have these shares.
+  int64_t BytesAlone(int rank, absl::Span<const Share> shares) const;
   // What one context rank has room for of a micro-batch that is alone, on the replica with least.
   TokenRoom RoomOfRank() const;
   bool FitsAlone(int rank, const TokenSums& sums, int replica = 0) const {
@@ -84,7 +86,6 @@ class ScheduleSpace {
   // As few as that are enough: looks no further.
   int64_t BytesAlone(int rank, const TokenSums& sums, int64_t enough) const;
   int64_t BytesAlone(int rank, const Share& share) const;
-  int64_t BytesAlone(int rank, absl::Span<const Share> shares) const;
   // `in_flight`: micro-batches on each stage.
   std::vector<int32_t> FitLevels(const MicroBatchTable& table, absl::Span<const int32_t> slots,
                                  absl::Span<const int32_t> in_flight, int replica) const;
