@@ -25,6 +25,9 @@ constexpr int64_t kAcceptedPercent = 101;
 // Passes that are simulated to improve programs that fit.
 constexpr int64_t kImprovePasses = 60'000;
 constexpr uint64_t kImproveSeed = 5000;
+// Samples times stages that are planned one by one at most: programs of more take memory that nobody foresaw
+// (footprint/planning_footprint.h).
+constexpr size_t kMostOneByOne = 16'384;
 // Of what micro-batches may take, for searches that come last.
 constexpr int64_t kLessMemoryPercent[] = {97, 90};
 
@@ -326,7 +329,8 @@ absl::StatusOr<FittedPlan> PlanByPrograms(const CostModel& costs, const Job& job
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(plan.status())) return plan;
   }
-  const bool may_be_single = job.policy == Policy::kDynamic && job.layout != LayoutChoice::kPadded;
+  const bool may_be_single = job.policy == Policy::kDynamic && job.layout != LayoutChoice::kPadded &&
+                             samples.size() * static_cast<size_t>(costs.stages()) <= kMostOneByOne;
   return may_be_single ? PlanOneByOne(costs, job, samples, stop) : plan;
 }
 
