@@ -293,6 +293,7 @@ void PlaceForMemory(const ScheduleSpace& space, int slot, absl::Span<const int64
     if (least <= 0) break;
   }
   table->PlaceRow(slot, best);
+  table->Update(slot);
 }
 
 // A micro-batch for each sample, one after the other: nothing takes less memory.

@@ -72,19 +72,19 @@ void MicroBatchTable::Place(int slot, Placer::Care care) {
     shares_[slot] = WholeShare(costs_->EvenShare(Sums(slot)));
     return;
   }
-  placer_.Place(RowsIn(slot), tokens_, care, &spans_[slot]);
-  ShareOut(slot);
+  const std::vector<Row> rows = RowsIn(slot);
+  placer_.Place(rows, tokens_, care, &spans_[slot]);
+  ShareOut(slot, rows);
 }
 
-void MicroBatchTable::ShareOut(int slot) {
-  SharesOf(RowsIn(slot), tokens_, spans_[slot], costs_->nodes(), costs_->group().context, &placed_);
+void MicroBatchTable::ShareOut(int slot, absl::Span<const Row> rows) {
+  SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), costs_->group().context, &placed_);
   std::copy(placed_.begin(), placed_.end(), shares_.begin() + static_cast<ptrdiff_t>(at_context(slot)));
 }
 
 void MicroBatchTable::PlaceRow(int slot, int32_t ranks) {
   spans_[slot].assign(1, Span{0, ranks});
-  ShareOut(slot);
-  Update(slot);
+  ShareOut(slot, RowsIn(slot));
 }
 
 void MicroBatchTable::PlaceThoroughly(int slot) {

@@ -73,7 +73,7 @@ class MicroBatchTable {
   void Update(int slot);
   // Places a slot again with all care, and updates it.
   void PlaceThoroughly(int slot);
-  // Puts the only row of a slot on the first so many context ranks, and updates it.
+  // Puts the only row of a slot on the first so many context ranks. Call Update before its figures are used.
   void PlaceRow(int slot, int32_t ranks);
   // Whether parts may begin inside of rows: layers then keep keys of one part for the next.
   enum class CutRows : uint8_t { kNone, kAllowed };
@@ -143,7 +143,7 @@ class MicroBatchTable {
   // Divides the slot over the context ranks.
   void Place(int slot, Placer::Care care = Placer::Care::kQuick);
   // Gives context ranks what the spans say.
-  void ShareOut(int slot);
+  void ShareOut(int slot, absl::Span<const Row> rows);
   std::vector<Row> RowsIn(int slot) const {
     return RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
   }
