@@ -1,7 +1,5 @@
 #include "planner/core/placement/load_model.h"
 
-#include <algorithm>
-
 #include "planner/core/cost/half_counts.h"
 
 namespace penstock::core {
@@ -78,47 +76,6 @@ void LoadModel::LayersTime::Add(const LayerTime& form, double times, double divi
 double LoadModel::WorkNs(double length, double loss) const {
   return row_ns_ + (token_ns_ + token_exchange_ns_) * length + square_ns_ * length * length +
          loss_ns_ * (head_at_loss_only_ ? loss : length);
-}
-
-Load LoadModel::Part(double length, double loss, int ranks, Link link) const {
-  Load part;
-  part.tokens = length / ranks;
-  part.squares = length * length / ranks;
-  part.loss = loss / ranks;
-  part.rows = 1;
-  if (ranks == 1) return part;
-  const auto at = static_cast<size_t>(link);
-  part.divided_squares = part.squares;
-  part.exchange_ns = length * (ranks - 1) / ranks * key_value_ns_[at];
-  part.divided_rows[at] = 1;
-  return part;
-}
-
-// In one layer forward: once over each kind of link, whatever the number of rows.
-double LoadModel::ExchangeNs(const Load& load) const {
-  double time = 0;
-  for (size_t link = 0; link < kLinks; ++link) {
-    if (load.divided_rows[link] > 0) time += latency_ns_[link];
-  }
-  // What is left of sums that rows have left is no exchange.
-  return load.divided_rows[0] + load.divided_rows[1] > 0 ? time + load.exchange_ns : 0;
-}
-
-double LoadModel::TimeNs(const Load& load) const {
-  if (load.tokens <= 0) return 0;
-  const double speed = 1 + half_tokens_ / load.tokens;
-  double time =
-      (token_ns_ * load.tokens + square_ns_ * load.squares) * speed + token_exchange_ns_ * load.tokens;
-  if (row_ns_ > 0) time += row_ns_ * load.rows;
-  const double positions = head_at_loss_only_ ? load.loss : load.tokens;
-  if (positions > 0) time += loss_ns_ * (positions + half_loss_);
-  const double exchange = ExchangeNs(load);
-  if (exchange > 0) {
-    const double attention = attention_square_ns_ * load.divided_squares * speed;
-    time += layers_ *
-            (std::max(0.0, exchange - attention) + std::max(0.0, 2 * exchange - attention * backward_ratio_));
-  }
-  return time;
 }
 
 }  // namespace penstock::core

@@ -5,6 +5,7 @@
 // and values count as the span's busiest rank sends or receives them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -36,7 +37,7 @@ class LoadModel {
 
   // Work of a row as though it were alone and whole, nanoseconds.
   double WorkNs(double length, double loss) const;
-  // A row over `ranks` context ranks that reach each other over `link`.
+  // A row over `ranks` context ranks, a power of two, that reach each other over `link`.
   Load Part(double length, double loss, int ranks, Link link) const;
   double TimeNs(const Load& load) const;
 
@@ -84,6 +85,48 @@ inline void AddTo(const Load& part, int times, Load* load) {
   load->divided_squares += times * part.divided_squares;
   load->exchange_ns += times * part.exchange_ns;
   for (size_t link = 0; link < kLinks; ++link) load->divided_rows[link] += times * part.divided_rows[link];
+}
+
+inline Load LoadModel::Part(double length, double loss, int ranks, Link link) const {
+  Load part;
+  const double share = 1.0 / ranks;
+  part.tokens = length * share;
+  part.squares = length * length * share;
+  part.loss = loss * share;
+  part.rows = 1;
+  if (ranks == 1) return part;
+  const auto at = static_cast<size_t>(link);
+  part.divided_squares = part.squares;
+  part.exchange_ns = length * (ranks - 1) * share * key_value_ns_[at];
+  part.divided_rows[at] = 1;
+  return part;
+}
+
+// In one layer forward: once over each kind of link, whatever the number of rows.
+inline double LoadModel::ExchangeNs(const Load& load) const {
+  double time = 0;
+  for (size_t link = 0; link < kLinks; ++link) {
+    if (load.divided_rows[link] > 0) time += latency_ns_[link];
+  }
+  // What is left of sums that rows have left is no exchange.
+  return load.divided_rows[0] + load.divided_rows[1] > 0 ? time + load.exchange_ns : 0;
+}
+
+inline double LoadModel::TimeNs(const Load& load) const {
+  if (load.tokens <= 0) return 0;
+  const double speed = 1 + half_tokens_ / load.tokens;
+  double time =
+      (token_ns_ * load.tokens + square_ns_ * load.squares) * speed + token_exchange_ns_ * load.tokens;
+  if (row_ns_ > 0) time += row_ns_ * load.rows;
+  const double positions = head_at_loss_only_ ? load.loss : load.tokens;
+  if (positions > 0) time += loss_ns_ * (positions + half_loss_);
+  const double exchange = ExchangeNs(load);
+  if (exchange > 0) {
+    const double attention = attention_square_ns_ * load.divided_squares * speed;
+    time += layers_ *
+            (std::max(0.0, exchange - attention) + std::max(0.0, 2 * exchange - attention * backward_ratio_));
+  }
+  return time;
 }
 
 }  // namespace penstock::core

@@ -24,7 +24,7 @@ bool Contains(const Span& span, int context) {
 }  // namespace
 
 Placer::Placer(const CostModel& costs, TokenRoom room)
-    : costs_(&costs), model_(costs), contexts_(costs.group().context), room_(room) {}
+    : costs_(&costs), model_(costs), contexts_(costs.group().context), room_(room), times_(contexts_) {}
 
 Load Placer::PartOf(size_t row, const Span& span) const {
   const Item& item = items_[row];
@@ -38,14 +38,14 @@ void Placer::Add(size_t row, const Span& span, int times) {
   const Load part = PartOf(row, span);
   for (int context = span.first; context < span.first + span.ranks; ++context) {
     AddTo(part, times, &loads_[context]);
-    times_[context] = SizeOf(loads_[context]);
+    times_.Set(context, SizeOf(loads_[context]));
   }
+  times_.Renew(span);
 }
 
-int Placer::LongestSpan(const Item& item) const {
+int Placer::LongestSpan(double length) const {
   int ranks = 1;
-  // A chunk has at least a token.
-  while (2 * ranks <= contexts_ && item.length >= 4 * ranks) ranks *= 2;
+  while (2 * ranks <= contexts_ && length >= 4 * ranks) ranks *= 2;
   return ranks;
 }
 
@@ -63,24 +63,12 @@ double Placer::SlowestWith(size_t row, const Span& span, double limit_ns) const 
   return slowest;
 }
 
-Span Placer::BestPlace(int ranks) const {
-  Span best{0, ranks};
-  double least = std::numeric_limits<double>::infinity();
-  for (int first = 0; first < contexts_; first += ranks) {
-    const double slowest = *std::max_element(times_.begin() + first, times_.begin() + first + ranks);
-    if (slowest >= least) continue;
-    least = slowest;
-    best.first = first;
-  }
-  return best;
-}
-
 Span Placer::SmallestSpan(size_t row, double target_ns) const {
-  const int longest = LongestSpan(items_[row]);
-  Span best = BestPlace(1);
+  const int longest = items_[row].longest_span;
+  Span best = times_.FastestSpan(1);
   double least = SlowestWith(row, best, std::numeric_limits<double>::infinity());
   for (int ranks = 2; ranks <= longest && least > target_ns; ranks *= 2) {
-    const Span span = BestPlace(ranks);
+    const Span span = times_.FastestSpan(ranks);
     const double slowest = SlowestWith(row, span, least);
     if (slowest >= least) continue;
     least = slowest;
@@ -91,7 +79,7 @@ Span Placer::SmallestSpan(size_t row, double target_ns) const {
 
 void Placer::PlaceAll(double target_ns) {
   loads_.assign(contexts_, Load());
-  times_.assign(contexts_, 0);
+  times_.Clear();
   for (const uint32_t row : order_) {
     spans_[row] = SmallestSpan(row, target_ns);
     Add(row, spans_[row], 1);
@@ -106,33 +94,24 @@ void Placer::PlaceByTokens(bool divide_all) {
   PlaceAll(divide_all ? 0 : tokens / contexts_);
   Improve();
   by_tokens_ = false;
-  for (int context = 0; context < contexts_; ++context) times_[context] = SizeOf(loads_[context]);
+  for (int context = 0; context < contexts_; ++context) times_.Set(context, SizeOf(loads_[context]));
+  times_.Renew({0, contexts_});
   if (ScoreNow().excess_tokens <= 0) Improve();
 }
 
 Placer::Score Placer::ScoreNow() const {
   Score score;
-  for (int context = 0; context < contexts_; ++context) {
-    score.excess_tokens = std::max(score.excess_tokens, loads_[context].room - room_.most_tokens);
-    score.time_ns = std::max(score.time_ns, times_[context]);
-  }
+  for (const Load& load : loads_)
+    score.excess_tokens = std::max(score.excess_tokens, load.room - room_.most_tokens);
+  score.time_ns = times_.OfSpan({0, contexts_});
   return score;
-}
-
-int Placer::Slowest() const {
-  return static_cast<int>(std::max_element(times_.begin(), times_.end()) - times_.begin());
 }
 
 // Accepts the move if the slowest of the ranks that it touches gets faster. Most moves are refused at the
 // first rank that they bring more to, so those come first.
 bool Placer::TryMove(size_t row, const Span& to) {
   const Span from = spans_[row];
-  double before = 0;
-  for (const Span& span : {from, to}) {
-    for (int context = span.first; context < span.first + span.ranks; ++context)
-      before = std::max(before, times_[context]);
-  }
-  const double limit = before * (1 - 1e-9);
+  const double limit = std::max(times_.OfSpan(from), times_.OfSpan(to)) * (1 - 1e-9);
   const Load leaving = PartOf(row, from);
   const Load coming = PartOf(row, to);
   for (int context = to.first; context < to.first + to.ranks; ++context) {
@@ -154,19 +133,19 @@ bool Placer::TryMove(size_t row, const Span& to) {
 }
 
 bool Placer::ImproveOnce() {
-  const int slowest = Slowest();
+  const int slowest = times_.SlowestRank();
   for (const uint32_t row : order_) {
     const Span span = spans_[row];
     if (!Contains(span, slowest)) continue;
-    const Span elsewhere = BestPlace(span.ranks);
+    const Span elsewhere = times_.FastestSpan(span.ranks);
     if (elsewhere.first != span.first && TryMove(row, elsewhere)) return true;
-    if (span.ranks < LongestSpan(items_[row])) {
+    if (span.ranks < items_[row].longest_span) {
       const int ranks = 2 * span.ranks;
       if (TryMove(row, {span.first / ranks * ranks, ranks})) return true;
-      const Span wider = BestPlace(ranks);
+      const Span wider = times_.FastestSpan(ranks);
       if (TryMove(row, wider)) return true;
     }
-    if (span.ranks > 1 && TryMove(row, BestPlace(span.ranks / 2))) return true;
+    if (span.ranks > 1 && TryMove(row, times_.FastestSpan(span.ranks / 2))) return true;
   }
   return false;
 }
@@ -185,6 +164,7 @@ void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> to
     item.length = static_cast<double>(row.length);
     for (const uint32_t sample : row.samples) item.loss += tokens[sample].loss;
     item.work_ns = model_.WorkNs(item.length, item.loss);
+    item.longest_span = LongestSpan(item.length);
     mean_ns_ += item.work_ns / contexts_;
     items_.push_back(item);
   }

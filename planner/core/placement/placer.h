@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "planner/core/model/share.h"
 #include "planner/core/placement/load_model.h"
+#include "planner/core/placement/span_times.h"
 
 namespace penstock::core {
 
@@ -49,6 +50,8 @@ class Placer {
     double length = 0;
     double loss = 0;
     double work_ns = 0;
+    // Ranks of the largest span: a chunk has at least a token.
+    int longest_span = 1;
   };
   // How good a placement is: less is better.
   struct Score {
@@ -69,9 +72,7 @@ class Placer {
   double SlowestWith(size_t row, const Span& span, double limit_ns) const;
   // The smallest on which that is not above the target, or the one on which it is least.
   Span SmallestSpan(size_t row, double target_ns) const;
-  int LongestSpan(const Item& item) const;
-  // Of so many ranks, where the slowest is fastest.
-  Span BestPlace(int ranks) const;
+  int LongestSpan(double length) const;
   void PlaceAll(double target_ns);
   // As evenly in tokens as it can be, whatever it takes: with rows on the largest spans, or the smallest
   // ones.
@@ -89,7 +90,6 @@ class Placer {
     return load.room <= MostTokens() && SizeOf(load) < limit_ns;
   }
   Score ScoreNow() const;
-  int Slowest() const;
 
   const CostModel* costs_;
   LoadModel model_;
@@ -102,7 +102,7 @@ class Placer {
   double mean_ns_ = 0;
   std::vector<Span> spans_;
   std::vector<Load> loads_;
-  std::vector<double> times_;
+  SpanTimes times_;
   int64_t looked_at_ = 0;
 };
 

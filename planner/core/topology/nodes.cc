@@ -1,18 +1,6 @@
 #include "planner/core/topology/nodes.h"
 
-#include <cstddef>
-
 namespace penstock::core {
-namespace {
-
-int Logarithm(int power_of_two) {
-  int logarithm = 0;
-  while (power_of_two >> (logarithm + 1) > 0) ++logarithm;
-  return logarithm;
-}
-
-}  // namespace
-
 Nodes::Nodes(const Topology& topology, int ranks_per_node, int first_rank)
     : ranks_per_node_(ranks_per_node), first_rank_(first_rank) {
   const GroupShape& group = topology.shape().group;
@@ -29,10 +17,6 @@ Nodes::Nodes(const Topology& topology, int ranks_per_node, int first_rank)
       links.push_back(Worst(topology, first * group.tensor, count * group.tensor));
     }
   }
-}
-
-Link Nodes::OfSpan(int first, int count) const {
-  return spans_[static_cast<size_t>(Logarithm(count))][static_cast<size_t>(first / count)];
 }
 
 Link Nodes::Worst(const Topology& topology, int first, int count) const {

@@ -1,6 +1,8 @@
 // Which ranks share a node, and so by which kind of link they reach each other.
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -28,7 +30,10 @@ class Nodes {
   Link OfTensorRanks() const { return tensor_; }
   // Over those that divide the experts together.
   Link OfExpertRanks() const { return expert_; }
-  Link OfSpan(int first, int count) const;
+  Link OfSpan(int first, int count) const {
+    const int logarithm = std::countr_zero(static_cast<unsigned>(count));
+    return spans_[static_cast<size_t>(logarithm)][static_cast<size_t>(first) >> logarithm];
+  }
 
  private:
   // Over all groups, of the places [first, first + count).
