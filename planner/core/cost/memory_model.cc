@@ -45,6 +45,26 @@ int64_t LayersInARow(const Stage& stage) {
   return dense + 1;
 }
 
+// Element by element the larger one.
+void Enlarge(const ShareMemory& by, ShareMemory* memory) {
+  const auto enlarge = [](int64_t by, int64_t* value) { *value = std::max(*value, by); };
+  for (const LayerKind kind : kKindsOfStacks) {
+    const ShareMemory::Layer& by_layer = by.layer[kind];
+    ShareMemory::Layer* layer = &memory->layer[kind];
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      enlarge(by_layer.stored[level], &layer->stored[level]);
+      enlarge(by_layer.peak_at[level], &layer->peak_at[level]);
+    }
+    enlarge(by_layer.peak_split, &layer->peak_split);
+    enlarge(by_layer.peak, &layer->peak);
+  }
+  for (int64_t ShareMemory::*const member :
+       {&ShareMemory::stored_head, &ShareMemory::peak_head, &ShareMemory::head, &ShareMemory::gathered,
+        &ShareMemory::keys_values, &ShareMemory::carried_keys, &ShareMemory::rows,
+        &ShareMemory::encoder_boundary, &ShareMemory::boundary})
+    enlarge(by.*member, &(memory->*member));
+}
+
 }  // namespace
 
 MemoryModel::MemoryModel(const Profile& profile, const Job& job, const Topology& topology,
@@ -107,43 +127,58 @@ ShareMemory MemoryModel::OfShare(const Share& share) const {
   return memory;
 }
 
-StageMemory MemoryModel::OnStage(int stage, const Share& share, const ShareMemory& of_share) const {
-  const TokenSums& sums = share.sums;
+ShareMemory MemoryModel::OfShares(absl::Span<const Share> shares) const {
+  ShareMemory largest = OfShare(shares.front());
+  for (const Share& share : shares.subspan(1)) Enlarge(OfShare(share), &largest);
+  return largest;
+}
+
+int64_t MemoryModel::LoadedBytes(const Stage& stage, const TokenSums& sums) const {
+  double loaded = 0;
+  if (stage.embeds_source) loaded += sums.source;
+  if (stage.embeds_target) loaded += sums.target;
+  if (stage.last) loaded += sums.loss;
+  return kLoadedTokenBytes * static_cast<int64_t>(loaded);
+}
+
+int64_t MemoryModel::GatheredOperandBytes(const Stage& stage, const TokenSums& sums) const {
+  if (group().tensor == 1) return 0;
+  return GatheredOperands(stage, group().feeds_own_tokens(), group().tensor, sums) * hidden_ *
+         bytes_per_element_;
+}
+
+void MemoryModel::OnStage(int stage, absl::Span<const Share> shares, const ShareMemory& of_shares,
+                          StageMemory* of_stage) const {
   const Stage& layers = this->stage(stage);
-  StageMemory memory;
-  memory.rows = layers.has(kDecoder) ? of_share.rows : 0;
-  memory.gathered = of_share.gathered;
-  memory.keys_values = of_share.keys_values;
-  if (of_share.carried_keys > 0) memory.carried_keys = LayersInARow(layers) * of_share.carried_keys;
+  StageMemory& memory = *of_stage;
+  memory = {};
+  memory.rows = layers.has(kDecoder) ? of_shares.rows : 0;
+  memory.gathered = of_shares.gathered;
+  memory.keys_values = of_shares.keys_values;
+  if (of_shares.carried_keys > 0) memory.carried_keys = LayersInARow(layers) * of_shares.carried_keys;
   for (const LayerKind kind : kKindsOfStacks) {
     if (!layers.has(kind)) continue;
-    const ShareMemory::Layer& layer = of_share.layer[kind];
+    const ShareMemory::Layer& layer = of_shares.layer[kind];
     memory.stored_layer[kind] = layer.stored;
     memory.peak_layer[kind] = layer.peak_at;
     memory.peak_split[kind] = layer.peak_split;
     memory.peak = std::max(memory.peak, layer.peak);
   }
   if (layers.last) {
-    memory.peak_head = of_share.peak_head;
-    memory.stored_head = of_share.stored_head;
-    memory.head = of_share.head;
+    memory.peak_head = of_shares.peak_head;
+    memory.stored_head = of_shares.stored_head;
+    memory.head = of_shares.head;
     memory.peak = std::max(memory.peak, memory.peak_head);
   }
-  if (group().tensor > 1) {
-    memory.gathered_operands = GatheredOperands(layers, group().feeds_own_tokens(), group().tensor, sums) *
-                               hidden_ * bytes_per_element_;
-  }
   const auto boundary_bytes = [&](const Stage& sender) {
-    return sender.encoder_boundary ? of_share.encoder_boundary : of_share.boundary;
+    return sender.encoder_boundary ? of_shares.encoder_boundary : of_shares.boundary;
   };
   if (!layers.first) memory.input = boundary_bytes(this->stage(stage - 1));
   if (!layers.last) memory.output = boundary_bytes(layers);
-  double loaded = 0;
-  if (layers.embeds_source) loaded += sums.source;
-  if (layers.embeds_target) loaded += sums.target;
-  if (layers.last) loaded += sums.loss;
-  memory.tokens = kLoadedTokenBytes * static_cast<int64_t>(loaded);
-  return memory;
+  for (const Share& share : shares) {
+    memory.tokens = std::max(memory.tokens, LoadedBytes(layers, share.sums));
+    memory.gathered_operands = std::max(memory.gathered_operands, GatheredOperandBytes(layers, share.sums));
+  }
 }
 
 // Tensor ranks exchange the largest logits and the sums of their exponentials, and so need no second tensor

@@ -3,10 +3,11 @@
 //   MemoryModel model(profile, job, topology, exchange_model);
 //   StageMemory memory = model.OnStage(stage, share);
 //
-// Where many stages are asked for, what depends on the share alone is made once:
+// Where the fullest of many shares is asked for, or many stages are, what depends on the shares alone is made
+// once:
 //
-//   ShareMemory of_share = model.OfShare(share);
-//   for (...) memory[stage] = model.OnStage(stage, share, of_share);
+//   ShareMemory of_shares = model.OfShares(shares);
+//   for (...) model.OnStage(stage, shares, of_shares, &memory[stage]);
 //
 // Bytes are rounded once, by layer.
 #pragma once
@@ -15,6 +16,7 @@
 #include <array>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "planner/core/cost/exchange_model.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/cost/repeated_heads.h"
@@ -33,8 +35,16 @@ class MemoryModel {
               const ExchangeModel& exchange_model);
 
   ShareMemory OfShare(const Share& share) const;
-  StageMemory OnStage(int stage, const Share& share, const ShareMemory& of_share) const;
-  StageMemory OnStage(int stage, const Share& share) const { return OnStage(stage, share, OfShare(share)); }
+  // Element by element the most that any of the shares takes; there is at least one.
+  ShareMemory OfShares(absl::Span<const Share> shares) const;
+  void OnStage(int stage, absl::Span<const Share> shares, const ShareMemory& of_shares,
+               StageMemory* of_stage) const;
+  StageMemory OnStage(int stage, absl::Span<const Share> shares) const {
+    StageMemory memory;
+    OnStage(stage, shares, OfShares(shares), &memory);
+    return memory;
+  }
+  StageMemory OnStage(int stage, const Share& share) const { return OnStage(stage, {&share, 1}); }
 
   // Kept by one layer between its passes: without what a split backward pass puts aside.
   static int64_t KeptBytes(LayerKind kind, RecomputeLevel level, const ShareMemory& memory) {
@@ -59,6 +69,9 @@ class MemoryModel {
 
  private:
   ShareMemory::Layer OfLayer(LayerKind kind, const TokenSums& sums, int64_t rows) const;
+  // What LOAD brings of the share's tokens.
+  int64_t LoadedBytes(const Stage& stage, const TokenSums& sums) const;
+  int64_t GatheredOperandBytes(const Stage& stage, const TokenSums& sums) const;
   // Of the head while it runs, with what it gathers.
   int64_t DividedHeadBytes(const TokenSums& sums) const;
   int64_t BoundaryElements(bool encoder_alone, const TokenSums& sums, int tensor) const;

@@ -65,6 +65,7 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
   for (const LayerKind kind : kKindsOfStacks) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       const int64_t layers = levels.counts[kind][level];
+      if (layers == 0) continue;
       exchange.context_exposed_ns += layers * each.exposed_backward_ns[level];
       const int64_t exchanges = kind == kDecoder ? layers * kRowExchanges : 0;
       AddRows(exchanges, each.row_gradients, &exchange);

@@ -52,24 +52,14 @@ void Enlarge(const StageMemory& by, StageMemory* memory) {
 
 void LargestMemories(const CostModel& costs, absl::Span<const Share> shares,
                      std::vector<StageMemory>* stages) {
-  const MemoryModel& model = costs.memory_model();
+  const ShareMemory of_shares = costs.memory_model().OfShares(shares);
   stages->resize(costs.stages());
-  for (const Share& share : shares) {
-    const ShareMemory of_share = model.OfShare(share);
-    for (int stage = 0; stage < costs.stages(); ++stage) {
-      if (&share == &shares.front()) {
-        (*stages)[stage] = model.OnStage(stage, share, of_share);
-      } else {
-        Enlarge(model.OnStage(stage, share, of_share), &(*stages)[stage]);
-      }
-    }
-  }
+  for (int stage = 0; stage < costs.stages(); ++stage)
+    costs.memory_model().OnStage(stage, shares, of_shares, &(*stages)[stage]);
 }
 
 StageMemory LargestMemory(const CostModel& costs, int stage, absl::Span<const Share> shares) {
-  StageMemory largest = costs.Memory(stage, shares.front());
-  for (const Share& share : shares.subspan(1)) Enlarge(costs.Memory(stage, share), &largest);
-  return largest;
+  return costs.memory_model().OnStage(stage, shares);
 }
 
 }  // namespace penstock::core
