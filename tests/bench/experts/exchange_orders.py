@@ -143,10 +143,20 @@ def fullest_rank(routing, model, ranks):
     return sum(fullest) / len(fullest)
 
 
+def routed(name, file, routing, ranks):
+    """The name and the profile with costs that know the routing."""
+    fullest = fullest_rank(routing, file["model"], ranks)
+    if fullest == 1:
+        return name, file
+    file = copy.deepcopy(file)
+    file["profile"]["expert_loads"] = [{"ranks": ranks, "fullest": fullest}]
+    return f"{name}, fullest rank {fullest:.2f}", file
+
+
 def outcomes(bench, file, samples, replicas, contexts):
     with tempfile.TemporaryDirectory() as folder:
         profile, table = Path(folder) / "profile.json", Path(folder) / "lengths.csv"
-        profile.write_text(json.dumps(copy.deepcopy(file)))
+        profile.write_text(json.dumps(file))
         table.write_text("".join(f"{given},{learnt}\n" for given, learnt in samples))
         return json.loads(subprocess.run([bench, profile, table, str(replicas), str(contexts)], check=True, stdout=subprocess.PIPE, text=True).stdout)
 
@@ -163,10 +173,7 @@ def main():
     for name, file, samples, replicas, contexts in cases(options.data):
         if options.only not in name:
             continue
-        fullest = fullest_rank(options.routing, file["model"], contexts)
-        if fullest > 1:
-            file["profile"]["expert_loads"] = [{"ranks": contexts, "fullest": fullest}]
-            name += f", fullest rank {fullest:.2f}"
+        name, file = routed(name, file, options.routing, contexts)
         found = outcomes(options.bench.resolve(), file, samples, replicas, contexts)
         waits = {order: outcome["waiting_ms"] for order, outcome in found.items()}
         times = {order: outcome["iteration_ms"] for order, outcome in found.items()}
