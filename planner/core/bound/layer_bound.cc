@@ -214,6 +214,7 @@ void BoundBackwardForms(const CostModel& costs, LayerKind kind, const std::vecto
   double extra = kInfinity;
   for (const RecomputeLevel level : levels) extra = std::min(extra, ExtraOfLevel(layer, walk, level));
   const double each = 1 / costs.layer_model().table_divisor(kind);
+  bound->has_backward_forms = true;
   bound->backward_forms = *layer.backward_forms;
   for (const BoundPass pass : {BoundPass::kWhole, BoundPass::kInput, BoundPass::kWeight}) {
     const auto at = static_cast<size_t>(pass);

@@ -62,6 +62,7 @@ struct LayerBound {
   double contexts = 1;
   // By BoundPass: of the form, and of the closed forms of a backward pass where there are some.
   std::array<double, kBoundPasses> scale = {};
+  bool has_backward_forms = false;
   BackwardForms backward_forms;
   std::array<double, kBoundPasses> input_scale = {};
   std::array<double, kBoundPasses> weight_scale = {};

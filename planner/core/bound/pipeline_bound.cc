@@ -17,12 +17,15 @@ void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
   sum->target += layers * bytes.target;
 }
 
-// By kind: of(layer), and of(layer, form) of the closed forms of its backward pass.
+// By kind: of(layer), and of(layer, form) of the closed forms of its backward pass. 0 where there are none.
 template <typename Of>
 LayerVector OfLayers(const std::array<LayerBound, kLayerKinds>& layers, const Of& of) {
   LayerVector result = {};
-  for (const LayerKind kind : kAllKinds) result[kind] = of(layers[kind]);
+  for (const LayerKind kind : kAllKinds) {
+    if (layers[kind].present) result[kind] = of(layers[kind]);
+  }
   for (const LayerKind kind : kKindsOfStacks) {
+    if (!layers[kind].has_backward_forms) continue;
     const BackwardForms& backward = layers[kind].backward_forms;
     result[kInputGradients + kind] = of(layers[kind], backward.input);
     result[kWeightGradients + kind] = of(layers[kind], backward.weight);

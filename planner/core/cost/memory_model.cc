@@ -109,8 +109,10 @@ ShareMemory MemoryModel::OfShare(const Share& share) const {
   const TokenSums& sums = share.sums;
   ShareMemory memory;
   memory.rows = exchange_model_.RowBytes(sums);
-  for (const LayerKind kind : kKindsOfStacks)
-    if (has_kind_[kind]) memory.layer[kind] = OfLayer(kind, sums, kind == kDecoder ? memory.rows : 0);
+  for (const LayerKind kind : kKindsOfStacks) {
+    memory.layer[kind] =
+        has_kind_[kind] ? OfLayer(kind, sums, kind == kDecoder ? memory.rows : 0) : ShareMemory::Layer();
+  }
   const LayerProfile& head = profile_.layers[kHead];
   memory.peak_head = PartOf(head.peak, sums, group().tensor);
   memory.stored_head = PartOf(head.stored[kKeepAll], sums, group().tensor);
@@ -147,37 +149,38 @@ int64_t MemoryModel::GatheredOperandBytes(const Stage& stage, const TokenSums& s
          bytes_per_element_;
 }
 
+// Sets every field but those of kinds that the model has no layers of, which nobody sets: searches ask
+// millions of times, and emptying all first would take as long as what is computed.
 void MemoryModel::OnStage(int stage, absl::Span<const Share> shares, const ShareMemory& of_shares,
-                          StageMemory* of_stage) const {
+                          StageMemory* memory) const {
+  static constexpr ShareMemory::Layer kNoLayer = {};
   const Stage& layers = this->stage(stage);
-  StageMemory& memory = *of_stage;
-  memory = {};
-  memory.rows = layers.has(kDecoder) ? of_shares.rows : 0;
-  memory.gathered = of_shares.gathered;
-  memory.keys_values = of_shares.keys_values;
-  if (of_shares.carried_keys > 0) memory.carried_keys = LayersInARow(layers) * of_shares.carried_keys;
+  memory->rows = layers.has(kDecoder) ? of_shares.rows : 0;
+  memory->gathered = of_shares.gathered;
+  memory->keys_values = of_shares.keys_values;
+  memory->carried_keys = of_shares.carried_keys > 0 ? LayersInARow(layers) * of_shares.carried_keys : 0;
+  memory->peak_head = layers.last ? of_shares.peak_head : 0;
+  memory->stored_head = layers.last ? of_shares.stored_head : 0;
+  memory->head = layers.last ? of_shares.head : 0;
+  memory->peak = memory->peak_head;
   for (const LayerKind kind : kKindsOfStacks) {
-    if (!layers.has(kind)) continue;
-    const ShareMemory::Layer& layer = of_shares.layer[kind];
-    memory.stored_layer[kind] = layer.stored;
-    memory.peak_layer[kind] = layer.peak_at;
-    memory.peak_split[kind] = layer.peak_split;
-    memory.peak = std::max(memory.peak, layer.peak);
-  }
-  if (layers.last) {
-    memory.peak_head = of_shares.peak_head;
-    memory.stored_head = of_shares.stored_head;
-    memory.head = of_shares.head;
-    memory.peak = std::max(memory.peak, memory.peak_head);
+    if (!has_kind_[kind]) continue;
+    const ShareMemory::Layer& layer = layers.has(kind) ? of_shares.layer[kind] : kNoLayer;
+    memory->stored_layer[kind] = layer.stored;
+    memory->peak_layer[kind] = layer.peak_at;
+    memory->peak_split[kind] = layer.peak_split;
+    memory->peak = std::max(memory->peak, layer.peak);
   }
   const auto boundary_bytes = [&](const Stage& sender) {
     return sender.encoder_boundary ? of_shares.encoder_boundary : of_shares.boundary;
   };
-  if (!layers.first) memory.input = boundary_bytes(this->stage(stage - 1));
-  if (!layers.last) memory.output = boundary_bytes(layers);
+  memory->input = layers.first ? 0 : boundary_bytes(this->stage(stage - 1));
+  memory->output = layers.last ? 0 : boundary_bytes(layers);
+  memory->tokens = 0;
+  memory->gathered_operands = 0;
   for (const Share& share : shares) {
-    memory.tokens = std::max(memory.tokens, LoadedBytes(layers, share.sums));
-    memory.gathered_operands = std::max(memory.gathered_operands, GatheredOperandBytes(layers, share.sums));
+    memory->tokens = std::max(memory->tokens, LoadedBytes(layers, share.sums));
+    memory->gathered_operands = std::max(memory->gathered_operands, GatheredOperandBytes(layers, share.sums));
   }
 }
 

@@ -37,8 +37,9 @@ class MemoryModel {
   ShareMemory OfShare(const Share& share) const;
   // Element by element the most that any of the shares takes; there is at least one.
   ShareMemory OfShares(absl::Span<const Share> shares) const;
+  // `memory`: empty, or filled by this before.
   void OnStage(int stage, absl::Span<const Share> shares, const ShareMemory& of_shares,
-               StageMemory* of_stage) const;
+               StageMemory* memory) const;
   StageMemory OnStage(int stage, absl::Span<const Share> shares) const {
     StageMemory memory;
     OnStage(stage, shares, OfShares(shares), &memory);

@@ -12,15 +12,16 @@ namespace penstock::core {
 
 // What is the same on every stage. Fields mean what they mean in StageMemory.
 struct ShareMemory {
+  // Searches make very many: without values of its own, which would be set twice.
   struct Layer {
-    std::array<int64_t, kRecomputeLevels> stored = {};
-    std::array<int64_t, kRecomputeLevels> peak_at = {};
-    int64_t peak_split = 0;
+    std::array<int64_t, kRecomputeLevels> stored;
+    std::array<int64_t, kRecomputeLevels> peak_at;
+    int64_t peak_split;
     // The most of any level.
-    int64_t peak = 0;
+    int64_t peak;
   };
   // By kind; all 0 of a kind that the model has no layers of.
-  std::array<Layer, kStackKinds> layer = {};
+  std::array<Layer, kStackKinds> layer;
   int64_t stored_head = 0;
   int64_t peak_head = 0;
   int64_t head = 0;
