@@ -34,8 +34,7 @@ void RowParts::OrderByWork(absl::Span<const Row> rows, absl::Span<const Span> sp
 
 void RowParts::Load(const Span& span, int part, double work_ns) {
   part_ns_[part] += work_ns * span.ranks;
-  for (int rank = span.first; rank < span.first + span.ranks; ++rank)
-    load_ns_[static_cast<size_t>(part) * contexts_ + rank] += work_ns;
+  for (int rank = span.first; rank < span.first + span.ranks; ++rank) load_ns_[At(part, rank)] += work_ns;
 }
 
 int RowParts::LeastLoaded(const Span& span, int parts) const {
@@ -49,6 +48,57 @@ int RowParts::LeastLoaded(const Span& span, int parts) const {
     least = most;
   }
   return best;
+}
+
+double RowParts::LoadInOrder(int rank, absl::Span<const int> order, int part) const {
+  const size_t to = At(order[part], rank);
+  return load_ns_[to] - alone_ns_[to] + alone_ns_[At(part, rank)];
+}
+
+std::vector<int> RowParts::BestOrder(int rank, absl::Span<const double> slowest) const {
+  std::vector<int> order(slowest.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int> best;
+  double most = 0;
+  double least = 0;
+  do {
+    double largest = 0;
+    double sum = 0;
+    for (size_t part = 0; part < order.size(); ++part) {
+      const double load = LoadInOrder(rank, order, static_cast<int>(part));
+      largest = std::max(largest, load);
+      sum += std::max(load, slowest[order[part]]);
+    }
+    // The first order is that of now.
+    if (best.empty()) most = largest;
+    if (!best.empty() && (largest > most || sum >= least)) continue;
+    least = sum;
+    best = order;
+  } while (std::next_permutation(order.begin(), order.end()));
+  return best;
+}
+
+PartOfRow RowParts::Aligned(absl::Span<const Span> spans, const PartOfRow& part_of_row) {
+  const auto is_alone = [&](size_t row) { return spans[row].ranks == 1 && !part_of_row[row].cut; };
+  alone_ns_.assign(load_ns_.size(), 0);
+  for (size_t row = 0; row < spans.size(); ++row)
+    if (is_alone(row)) alone_ns_[At(part_of_row[row].part, spans[row].first)] += work_ns_[row];
+  std::vector<double> slowest(part_ns_.size(), 0);
+  std::vector<std::vector<int>> orders;
+  for (int rank = 0; rank < contexts_; ++rank) {
+    const std::vector<int>& order = orders.emplace_back(BestOrder(rank, slowest));
+    for (size_t part = 0; part < order.size(); ++part) {
+      double& of_part = slowest[order[part]];
+      of_part = std::max(of_part, LoadInOrder(rank, order, static_cast<int>(part)));
+    }
+  }
+  if (*std::min_element(slowest.begin(), slowest.end()) <= 0) return part_of_row;
+  PartOfRow aligned = part_of_row;
+  for (size_t row = 0; row < spans.size(); ++row) {
+    if (is_alone(row))
+      aligned[row].part = static_cast<uint8_t>(orders[spans[row].first][part_of_row[row].part]);
+  }
+  return aligned;
 }
 
 PartOfRow RowParts::Divide(absl::Span<const Row> rows, absl::Span<const Span> spans, int parts,
@@ -74,7 +124,7 @@ PartOfRow RowParts::Divide(absl::Span<const Row> rows, absl::Span<const Span> sp
     Load(spans[row], part, work_ns_[row]);
   }
   if (*std::min_element(part_ns_.begin(), part_ns_.end()) <= 0) return {};
-  return part_of_row;
+  return Aligned(spans, part_of_row);
 }
 
 void SharesOfPart(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens,

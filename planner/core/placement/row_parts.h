@@ -1,6 +1,7 @@
 // Divides the rows of a micro-batch into parts that passes go through in turn (core/steps), so that every
-// context rank has about as much work in each of them. Rows that context ranks divide may be cut in the
-// middle of their chunks: then each of these ranks has one chunk on either side.
+// context rank has about as much work in each of them, and what one has more in a part others have, too:
+// they meet in every exchange. Rows that context ranks divide may be cut in the middle of their chunks: then
+// each of these ranks has one chunk on either side.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,9 @@ class RowParts {
 
   // Rows whose ranks get most of them first, each to the part in which its ranks have least, as longest
   // processing time first (Graham 1969, "Bounds on multiprocessing timing anomalies"). Before that, so many
-  // divided rows of which ranks get most are cut. Empty where a part would be, or where there are no such
-  // rows. `spans`: one for each row; `cut_rows`: below `parts`.
+  // divided rows of which ranks get most are cut. At last ranks let their parts change places, as far as they
+  // have them alone, so that all have most in the same ones. Empty where a part would be, or where there are
+  // no such rows. `spans`: one for each row; `cut_rows`: below `parts`.
   PartOfRow Divide(absl::Span<const Row> rows, absl::Span<const Span> spans, int parts, int cut_rows = 0);
 
  private:
@@ -45,6 +47,15 @@ class RowParts {
   void Load(const Span& span, int part, double work_ns);
   // The part in which the ranks of the span have least.
   int LeastLoaded(const Span& span, int parts) const;
+  // The same, but ranks have most in the same parts, as far as rows that one rank has alone allow it and no
+  // part is left empty.
+  PartOfRow Aligned(absl::Span<const Span> spans, const PartOfRow& part_of_row);
+  // [part]: the part that what a rank has alone of this one goes to, so that the rank has no more in its
+  // largest part, and the sum over the parts is least of what the slowest rank has. `slowest`: of the others.
+  std::vector<int> BestOrder(int rank, absl::Span<const double> slowest) const;
+  // What a rank then has in the part order[part].
+  double LoadInOrder(int rank, absl::Span<const int> order, int part) const;
+  size_t At(int part, int rank) const { return static_cast<size_t>(part) * contexts_ + rank; }
 
   LoadModel model_;
   int contexts_;
@@ -54,6 +65,8 @@ class RowParts {
   // [part * context ranks + context rank], and of each part over all of these.
   std::vector<double> load_ns_;
   std::vector<double> part_ns_;
+  // Of load_ns_ what is of rows that one rank has alone and that are not cut.
+  std::vector<double> alone_ns_;
 };
 
 // The shares of a part's rows, one for each context rank.

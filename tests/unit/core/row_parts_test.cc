@@ -71,6 +71,32 @@ TEST_F(RowPartsTest, RowsOfEveryRankGoBesideARowThatAllRanksDivide) {
   for (int rank = 0; rank < kContexts; ++rank) EXPECT_NEAR(tokens[0][rank], tokens[1][rank], 1);
 }
 
+TEST_F(RowPartsTest, RanksHaveMostInTheSameParts) {
+  // Of every rank one row is left over: ranks meet in each exchange and wait for who has most.
+  std::vector<Row> rows;
+  std::vector<Span> spans;
+  for (int32_t rank = 0; rank < kContexts; ++rank) {
+    for (int row = 0; row < 3; ++row) {
+      rows.push_back(RowOf(100 + rank));
+      spans.push_back({.first = rank, .ranks = 1});
+    }
+  }
+  const auto tokens = Tokens(rows, spans, RowParts(costs_).Divide(rows, spans, 2));
+  ASSERT_EQ(tokens.size(), 2U);
+  EXPECT_EQ(tokens[0], (std::vector<double>{200, 202, 204, 206}));
+  EXPECT_EQ(tokens[1], (std::vector<double>{100, 101, 102, 103}));
+}
+
+TEST_F(RowPartsTest, RanksThatDivideARowAreFollowedByTheOthers) {
+  // Ranks 0 and 1 have most in the part of the row that they divide, of which the others have one each.
+  const std::vector<Row> rows = {RowOf(4000), RowOf(1000), RowOf(1000), RowOf(1500),
+                                 RowOf(900),  RowOf(1500), RowOf(900)};
+  const std::vector<Span> spans = {{0, 2}, {0, 1}, {1, 1}, {2, 1}, {2, 1}, {3, 1}, {3, 1}};
+  const PartOfRow parts = RowParts(costs_).Divide(rows, spans, 2);
+  EXPECT_EQ(parts[3].part, parts[0].part);
+  EXPECT_EQ(parts[5].part, parts[0].part);
+}
+
 TEST_F(RowPartsTest, ALoneRowIsCutInTheMiddle) {
   const std::vector<Row> rows = {RowOf(400)};
   const std::vector<Span> spans = {{.first = 0, .ranks = kContexts}};
