@@ -61,6 +61,11 @@ class Exchanges:
         self._context = ContextExchange(reading, pipeline, costs, nodes)
         self._experts = ExpertExchange(reading, pipeline, costs, nodes, self._context, self._half_ns) if pipeline.experts > 1 else None
 
+    @property
+    def experts(self):
+        """ExpertExchange; None: no ranks divide experts."""
+        return self._experts
+
     def key_value_bytes(self):
         """Keys and values of a token in one layer of one rank."""
         return self._context.key_value_bytes()

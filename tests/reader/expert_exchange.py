@@ -106,12 +106,16 @@ class ExpertExchange:
 
     def _waiting_ns(self, stage, share, forward, recompute):
         """What a rank waits for rows that goes through a micro-batch in parts."""
+        return waiting_ns(self.part_passes(stage, share, forward, recompute))
+
+    def part_passes(self, stage, share, forward, recompute):
+        """The PartPass of each part through which a pass goes."""
         makers = {"decoder": self._part_layer, "dense": self._dense_part_layer}
         kinds = set(stage.kinds)
-        parts = [{kind: makers[kind](part) for kind in kinds} for part in share.parts]
+        parts = [{kind: makers[kind](part) for kind in kinds} for part in share.in_pass(forward)]
         if forward:
-            return waiting_ns([forward_pass(layer_of, stage.kinds) for layer_of in parts])
-        return waiting_ns([backward_pass(layer_of, stage.levels_upwards(recompute)) for layer_of in parts])
+            return [forward_pass(layer_of, stage.kinds) for layer_of in parts]
+        return [backward_pass(layer_of, stage.levels_upwards(recompute)) for layer_of in parts]
 
     def _dense_part_layer(self, part):
         times = self._costs.times("dense", part.sums)
