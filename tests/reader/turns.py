@@ -119,15 +119,23 @@ def _pass(layers):
 
 
 def waiting_ns(passes):
-    """How long a rank that goes through these in turn has nothing to compute. They share one link, on which rows queue."""
-    now = line = 0
-    arrived = [0] * len(passes)
-    for journeys in zip(*(each.journeys for each in passes)):
-        for part, journey in enumerate(journeys):
-            now = max(now, arrived[part]) + journey.before
-            line = max(line, now) + journey.ns
+    """How long a rank that goes through these in turn has nothing to compute, as if the others were always as far."""
+    return ends_ns([passes])[0] - sum(each.computed_ns for each in passes)
+
+
+def ends_ns(ranks):
+    """When each rank has gone through its passes in turn, where all meet; `ranks`: of each the PartPass of every part.
+
+    They share one link, on which rows queue: rows of a part leave when the last rank has them, and are there when the slowest rank's are.
+    """
+    now, line = [0] * len(ranks), 0
+    arrived = [0] * len(ranks[0])
+    for journeys_of_ranks in zip(*(zip(*(each.journeys for each in passes)) for passes in ranks)):
+        for part, journeys in enumerate(zip(*journeys_of_ranks)):
+            now = [max(own, arrived[part]) + journey.before for own, journey in zip(now, journeys)]
+            line = max(line, *now) + max(journey.ns for journey in journeys)
             arrived[part] = line
-            now += journey.after
-    for part, each in enumerate(passes):
-        now = max(now, arrived[part]) + each.behind
-    return now - sum(each.computed_ns for each in passes)
+            now = [own + journey.after for own, journey in zip(now, journeys)]
+    for part, there in enumerate(arrived):
+        now = [max(own, there) + passes[part].behind for own, passes in zip(now, ranks)]
+    return now

@@ -153,6 +153,20 @@ def routed(name, file, routing, ranks):
     return f"{name}, fullest rank {fullest:.2f}", file
 
 
+def add_case_arguments(parser):
+    """Which models: those of chosen_cases."""
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", default="", help="Models whose names contain this")
+    parser.add_argument("--routing", default="even", choices=["even", "zipf", "hot expert", "hot rank"])
+
+
+def chosen_cases(options):
+    """Cases as flags choose them, with costs that know the routing."""
+    for name, file, samples, replicas, contexts in cases(options.data):
+        if options.only in name:
+            yield *routed(name, file, options.routing, contexts), samples, replicas, contexts
+
+
 def outcomes(bench, file, samples, replicas, contexts):
     with tempfile.TemporaryDirectory() as folder:
         profile, table = Path(folder) / "profile.json", Path(folder) / "lengths.csv"
@@ -164,16 +178,11 @@ def outcomes(bench, file, samples, replicas, contexts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", default=ROOT / "build/release/bin/exchange_orders_bench", type=Path)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="", help="Models whose names contain this")
-    parser.add_argument("--routing", default="even", choices=["even", "zipf", "hot expert", "hot rank"])
+    add_case_arguments(parser)
     options = parser.parse_args()
     print("| model | " + " | ".join(ORDERS) + " | waits gone, lancet | ours | at most | experts cut / ours | at most |")
     print("|---" * (len(ORDERS) + 6) + "|")
-    for name, file, samples, replicas, contexts in cases(options.data):
-        if options.only not in name:
-            continue
-        name, file = routed(name, file, options.routing, contexts)
+    for name, file, samples, replicas, contexts in chosen_cases(options):
         found = outcomes(options.bench.resolve(), file, samples, replicas, contexts)
         waits = {order: outcome["waiting_ms"] for order, outcome in found.items()}
         times = {order: outcome["iteration_ms"] for order, outcome in found.items()}

@@ -47,9 +47,7 @@ def flags_of(folder, order, file, samples, replicas, contexts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=ROOT / "build/release/bin", type=Path)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="", help="Models whose names contain this")
-    parser.add_argument("--routing", default="even", choices=["even", "zipf", "hot expert", "hot rank"])
+    exchange_orders.add_case_arguments(parser)
     parser.add_argument("--iterations", type=int, default=2)
     parser.add_argument("--time-scale", type=float, default=0)
     options = parser.parse_args()
@@ -57,10 +55,7 @@ def main():
     print("| model | " + " | ".join(f"{order}, planned / measured ms" for order in ORDERS) + " | gained, planned | measured | worst | as `plan` |")
     print("|---" * (len(ORDERS) + 5) + "|")
     good = True
-    for name, file, samples, replicas, contexts in exchange_orders.cases(options.data):
-        if options.only not in name:
-            continue
-        name, file = exchange_orders.routed(name, file, options.routing, contexts)
+    for name, file, samples, replicas, contexts in exchange_orders.chosen_cases(options):
         rows = {}
         for order in ORDERS:
             with tempfile.TemporaryDirectory() as folder:

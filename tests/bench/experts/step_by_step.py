@@ -27,23 +27,8 @@ sys.path.insert(0, str(ROOT / "tests/reader"))
 import read_plan  # noqa: E402
 from pass_costs import PassCosts  # noqa: E402
 from reading import Reading  # noqa: E402
+from turns import ends_ns  # noqa: E402
 from world_costs import WorldCosts  # noqa: E402
-
-
-def step_by_step_ns(ranks):
-    """When each rank has ended; `ranks`: of each the PartPass of every part."""
-    now, line = [0] * len(ranks), 0
-    arrived = [0] * len(ranks[0])
-    for step in range(len(ranks[0][0].journeys)):
-        for part in range(len(arrived)):
-            journeys = [parts[part].journeys[step] for parts in ranks]
-            now = [max(own, arrived[part]) + journey.before for own, journey in zip(now, journeys)]
-            line = max(line, *now) + max(journey.ns for journey in journeys)
-            arrived[part] = line
-            now = [own + journey.after for own, journey in zip(now, journeys)]
-    for part, there in enumerate(arrived):
-        now = [max(own, there) + parts[part].behind for own, parts in zip(now, ranks)]
-    return now
 
 
 class Player:
@@ -73,7 +58,7 @@ class Player:
         recompute = reading.plan.replicas[replica].micro_batches[item.micro_batch].recompute[stage.index]
         experts = self._world_costs.of_rank(first).exchanges.experts
         parts = [experts.part_passes(stage, share, forward, recompute) for share in shares]
-        ends = step_by_step_ns(parts)
+        ends = ends_ns(parts)
         # Head and embeddings, once for all parts.
         others = [cost.own_ns - cost.exchange.expert_exposed_ns - sum(part.computed_ns for part in own) for cost, own in zip(costs, parts)]
         return max(end + other for end, other in zip(ends, others))
@@ -103,16 +88,11 @@ def outcome_of(penstock, schema, file, samples, replicas, contexts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=ROOT / "build/release/bin", type=Path)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="", help="Models whose names contain this")
-    parser.add_argument("--routing", default="even", choices=["even", "zipf", "hot expert", "hot rank"])
+    exchange_orders.add_case_arguments(parser)
     options = parser.parse_args()
     schema = read_plan.load_schema()
     print("| model | planned ms | step by step ms | difference | of a pass, at most |\n|---|---|---|---|---|")
-    for name, file, samples, replicas, contexts in exchange_orders.cases(options.data):
-        if options.only not in name:
-            continue
-        name, file = exchange_orders.routed(name, file, options.routing, contexts)
+    for name, file, samples, replicas, contexts in exchange_orders.chosen_cases(options):
         planned, played, worst = outcome_of(options.bin / "penstock", schema, file, samples, replicas, contexts)
         print(f"| {name} | {planned:,.1f} | {played:,.1f} | {played / planned - 1:+.2%} | {worst:+.2%} |", flush=True)
 
