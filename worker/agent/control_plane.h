@@ -81,6 +81,8 @@ struct IterationReport {
   int64_t duration_ns = 0;
   int64_t waited_for_program_ns = 0;
   int64_t started_unix_ns = 0;
+  int64_t lone_pass_ns = 0;
+  int64_t lone_pass_core_ns = 0;
   double loss = 0;
   double router_balance_loss = 0;
   double router_z_loss = 0;

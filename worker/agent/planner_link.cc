@@ -100,6 +100,8 @@ v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationRe
   request.set_duration_ns(report.duration_ns);
   request.set_waited_for_program_ns(report.waited_for_program_ns);
   request.set_started_unix_ns(report.started_unix_ns);
+  request.set_lone_pass_ns(report.lone_pass_ns);
+  request.set_lone_pass_core_ns(report.lone_pass_core_ns);
   request.set_loss(report.loss);
   request.set_router_balance_loss(report.router_balance_loss);
   request.set_router_z_loss(report.router_z_loss);

@@ -4,12 +4,22 @@
 
 #include "absl/time/clock.h"
 #include "worker/device/instruction_timer.h"
+#include "worker/device/thread_clock.h"
 
 namespace penstock::worker {
 namespace {
 
+// A pass that exchanges nothing inside.
+bool IsLone(const Instruction& instruction) {
+  const bool pass = instruction.op == Op::kForward || instruction.op == Op::kBackward ||
+                    instruction.op == Op::kBackwardInput || instruction.op == Op::kBackwardWeight;
+  return pass && !instruction.joint;
+}
+
 class HostTimer : public InstructionTimer {
  public:
+  explicit HostTimer(bool computes_alone) : computes_alone_(computes_alone) {}
+
   absl::Status StartIteration(const Program&) override {
     times_ = {.started_unix_ns = absl::GetCurrentTimeNanos()};
     start_ = Now();
@@ -18,14 +28,19 @@ class HostTimer : public InstructionTimer {
   }
 
   absl::Status Begin(const Instruction& instruction) override {
+    if (computes_alone_ && IsLone(instruction)) core_ns_ = ThreadCoreNs();
     times_.instructions.push_back({.id = instruction.id, .start_ns = SinceStart(Now())});
     return absl::OkStatus();
   }
 
-  absl::Status End(const Instruction&) override {
+  absl::Status End(const Instruction& instruction) override {
     MeasuredInstruction& measured = times_.instructions.back();
     measured.start_ns += std::exchange(waited_ns_, 0);
     measured.duration_ns = SinceStart(Now()) - measured.start_ns;
+    if (computes_alone_ && IsLone(instruction)) {
+      times_.lone_pass_ns += measured.duration_ns;
+      times_.lone_pass_core_ns += std::min(ThreadCoreNs() - core_ns_, measured.duration_ns);
+    }
     return absl::OkStatus();
   }
 
@@ -49,13 +64,18 @@ class HostTimer : public InstructionTimer {
   static Time Now() { return std::chrono::steady_clock::now(); }
   int64_t SinceStart(Time time) const { return std::chrono::nanoseconds(time - start_).count(); }
 
+  const bool computes_alone_;
   Time start_;
+  // Of the pass that runs: how long the thread had had a core when it began.
+  int64_t core_ns_ = 0;
   int64_t waited_ns_ = 0;
   IterationTimes times_;
 };
 
 }  // namespace
 
-std::unique_ptr<InstructionTimer> MakeHostTimer() { return std::make_unique<HostTimer>(); }
+std::unique_ptr<InstructionTimer> MakeHostTimer(bool computes_alone) {
+  return std::make_unique<HostTimer>(computes_alone);
+}
 
 }  // namespace penstock::worker

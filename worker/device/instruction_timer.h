@@ -22,6 +22,9 @@ struct IterationTimes {
   int64_t duration_ns = 0;
   // In the order of execution.
   std::vector<MeasuredInstruction> instructions = {};
+  // See ReportIterationRequest.
+  int64_t lone_pass_ns = 0;
+  int64_t lone_pass_core_ns = 0;
   // Of a device without tensors: by the plan's account. 0: what tensors take says it.
   int64_t peak_memory_bytes = 0;
 };
@@ -45,8 +48,9 @@ class InstructionTimer {
   virtual absl::StatusOr<IterationTimes> Finish() = 0;
 };
 
-// Host time on a steady clock: right where instructions run on the calling thread.
-std::unique_ptr<InstructionTimer> MakeHostTimer();
+// Host time on a steady clock: right where instructions run on the calling thread. `computes_alone`: no
+// other thread computes for it, so that what passes take beyond its time on a core is what others had.
+std::unique_ptr<InstructionTimer> MakeHostTimer(bool computes_alone = false);
 
 // The device's own time, between marks on its streams. An order on the same streams (MakeStreamOrder) starts
 // the iteration before the timer and ends each instruction. `streams` must outlive the timer.

@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <optional>
@@ -68,7 +69,8 @@ class TorchDevice : public Device {
   }
 
   std::unique_ptr<InstructionTimer> MakeTimer() override {
-    return streams_ == nullptr ? MakeHostTimer() : MakeStreamTimer(streams_.get());
+    return streams_ == nullptr ? MakeHostTimer(/*computes_alone=*/at::get_num_threads() == 1)
+                               : MakeStreamTimer(streams_.get());
   }
 
   std::unique_ptr<InstructionOrder> MakeOrder(InstructionTimer* timer) override {

@@ -100,6 +100,8 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   }
   result.started_unix_ns = times.started_unix_ns;
   result.duration_ns = times.duration_ns;
+  result.lone_pass_ns = times.lone_pass_ns;
+  result.lone_pass_core_ns = times.lone_pass_core_ns;
   result.instructions = std::move(times.instructions);
   return result;
 }

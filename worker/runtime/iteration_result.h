@@ -39,6 +39,9 @@ struct IterationResult {
   // Wall clock when the first instruction began; instruction times count from here.
   int64_t started_unix_ns = 0;
   int64_t duration_ns = 0;
+  // See ReportIterationRequest.
+  int64_t lone_pass_ns = 0;
+  int64_t lone_pass_core_ns = 0;
   std::vector<MeasuredInstruction> instructions = {};
   // Where the program has one: what it found. Nothing else here counts it.
   std::optional<ValidationReport> validation = {};

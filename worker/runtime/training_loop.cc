@@ -15,6 +15,8 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .duration_ns = result.duration_ns,
           .waited_for_program_ns = absl::ToInt64Nanoseconds(waited),
           .started_unix_ns = result.started_unix_ns,
+          .lone_pass_ns = result.lone_pass_ns,
+          .lone_pass_core_ns = result.lone_pass_core_ns,
           .loss = result.loss,
           .router_balance_loss = result.router_balance_loss,
           .router_z_loss = result.router_z_loss,

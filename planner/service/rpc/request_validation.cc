@@ -237,6 +237,10 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
   if (request.waited_for_program_ns() < 0) return Invalid("waited_for_program_ns is negative");
   if (request.started_unix_ns() < 0) return Invalid("started_unix_ns is negative");
   if (request.peak_memory_bytes() < 0) return Invalid("peak_memory_bytes is negative");
+  if (request.lone_pass_core_ns() < 0) return Invalid("lone_pass_core_ns is negative");
+  if (request.lone_pass_ns() < request.lone_pass_core_ns())
+    return Invalid("lone_pass_ns is ", request.lone_pass_ns(), ", but lone_pass_core_ns is ",
+                   request.lone_pass_core_ns());
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("gradient_norm", request.gradient_norm()));
   PENSTOCK_RETURN_IF_ERROR(ValidatePartNorms(request.part_norms()));
   PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("router_balance_loss", request.router_balance_loss()));
