@@ -12,7 +12,7 @@
 #include "common/mesh/rank_places.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/timeline_page.h"
-#include "planner/cli/whole_iteration.h"
+#include "planner/core/contract/whole_iteration.h"
 
 namespace penstock::cli {
 namespace {
@@ -112,8 +112,8 @@ Json InstructionData(const v1::Instruction& instruction) {
     data.push_back(instruction.transfer().peer());
     data.push_back(instruction.transfer().kind() == v1::TRANSFER_KIND_GRADIENT ? 1 : 0);
   } else if (instruction.has_collective()) {
-    data.push_back(IsOfWholeIteration(instruction.op()) ? Json(instruction.collective().bytes())
-                                                        : JointPassData(instruction));
+    data.push_back(core::IsOfWholeIteration(instruction.op()) ? Json(instruction.collective().bytes())
+                                                              : JointPassData(instruction));
   }
   return data;
 }

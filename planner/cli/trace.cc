@@ -10,8 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "common/mesh/rank_places.h"
 #include "planner/cli/units.h"
-#include "planner/cli/whole_iteration.h"
 #include "planner/core/contract/passes.h"
+#include "planner/core/contract/whole_iteration.h"
+#include "planner/core/timeline/operation_of_instruction.h"
+#include "planner/core/timeline/slow_factors.h"
 
 namespace penstock::cli {
 namespace {
@@ -33,11 +35,6 @@ const char* StreamName(int stream) {
   return kNames[stream];
 }
 
-int ThreadOf(const v1::Instruction& instruction) {
-  const int stream = instruction.stream();
-  return stream >= v1::STREAM_COMPUTE && stream <= v1::STREAM_COLLECTIVE ? stream : 0;
-}
-
 std::string OpName(v1::Op op) {
   return v1::Op_IsValid(op) ? v1::Op_Name(op).substr(3) : absl::StrCat("op ", static_cast<int>(op));
 }
@@ -46,7 +43,7 @@ std::string OpName(v1::Op op) {
 std::string NameOf(const v1::Program& program, const v1::Instruction& instruction) {
   if (instruction.op() == v1::OP_RESHARD)
     return absl::StrCat("RESHARD ", instruction.part() == 0 ? "parameters" : "gradients");
-  if (IsOfWholeIteration(instruction.op())) return OpName(instruction.op());
+  if (core::IsOfWholeIteration(instruction.op())) return OpName(instruction.op());
   std::string name = absl::StrCat(OpName(instruction.op()), " ", instruction.micro_batch());
   if (program.stages_size() > 1) absl::StrAppend(&name, ", stage ", instruction.stage());
   return name;
@@ -54,7 +51,7 @@ std::string NameOf(const v1::Program& program, const v1::Instruction& instructio
 
 // Of a stage group of several ranks.
 bool IsJointPass(const v1::Instruction& instruction) {
-  return instruction.has_collective() && !IsOfWholeIteration(instruction.op());
+  return instruction.has_collective() && !core::IsOfWholeIteration(instruction.op());
 }
 
 void AddJointPass(const v1::Instruction& instruction, Json& arguments) {
@@ -78,55 +75,15 @@ const char* CategoryOf(const v1::Instruction& instruction) {
   return instruction.has_collective() && !IsJointPass(instruction) ? "collective" : "compute";
 }
 
-// A WAIT for data that comes in.
-bool IsArrival(const v1::Program& program, const v1::Instruction& instruction) {
-  return instruction.op() == v1::OP_WAIT &&
-         instruction.transfer_id() < static_cast<uint32_t>(program.instructions_size()) &&
-         program.instructions(static_cast<int>(instruction.transfer_id())).op() == v1::OP_RECV;
-}
-
-// What `penstock diagnose` calls an instruction (docs/diagnosis.md); nullptr for one that only waits or
-// frees.
-const char* KindOf(const v1::Instruction& instruction) {
-  const bool gradient = instruction.transfer().kind() == v1::TRANSFER_KIND_GRADIENT;
-  switch (instruction.op()) {
-    case v1::OP_LOAD:
-      return "load";
-    case v1::OP_FORWARD:
-      return "forward-compute";
-    case v1::OP_BACKWARD:
-      return "backward-compute";
-    case v1::OP_BACKWARD_INPUT:
-      return "backward-input";
-    case v1::OP_BACKWARD_WEIGHT:
-      return "backward-weight";
-    case v1::OP_SEND:
-      return gradient ? "backward-send" : "forward-send";
-    case v1::OP_RECV:
-      return gradient ? "backward-recv" : "forward-recv";
-    case v1::OP_REDUCE_GRADIENTS:
-      return "grads-reduce";
-    case v1::OP_RESHARD:
-      return instruction.part() == 0 ? "params-gather" : "grads-scatter";
-    case v1::OP_OPTIMIZER_STEP:
-      return "optimizer";
-    default:
-      return "wait";
-  }
-}
-
 Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Instruction& instruction) {
-  // Each position of a pipeline has one of the first stages.
-  const uint32_t position = program.stages().empty() ? 0 : program.stages(0);
   Json arguments = {{"id", instruction.id()},
                     {"rank", program.rank()},
                     {"replica", program.replica()},
-                    {"position", position},
+                    {"position", core::PositionOf(program)},
                     {"stage", instruction.stage()}};
-  arguments["optype"] = KindOf(instruction);
-  // Data that a RECV asked for is there when the WAIT for it ends.
-  if (IsArrival(program, instruction)) arguments["transfer_id"] = instruction.transfer_id();
-  if (!IsOfWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();
+  arguments["optype"] = core::OperationName(instruction);
+  if (core::IsArrival(program, instruction)) arguments["transfer_id"] = instruction.transfer_id();
+  if (!core::IsOfWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();
   arguments["iteration"] = plan.iteration();
   if (instruction.has_transfer()) {
     const v1::Transfer& transfer = instruction.transfer();
@@ -149,27 +106,6 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Ins
   return arguments;
 }
 
-// By rank: by what the profile says that its stage group is slow (execution.md, section 7).
-std::vector<double> SlowFactors(const v1::Plan& plan, const v1::CostProfile& profile) {
-  std::vector<double> factors(plan.programs_size(), 1);
-  if (profile.slow_ranks().empty()) return factors;
-  std::map<uint32_t, double> of_rank;
-  for (const v1::SlowRank& slow : profile.slow_ranks()) of_rank[slow.rank()] = slow.factor();
-  for (const v1::ReplicaTopology& replica : plan.topology().replicas()) {
-    for (const v1::StageTopology& stage : replica.stages()) {
-      double slowest = 1;
-      for (const uint32_t rank : stage.ranks()) {
-        if (const auto found = of_rank.find(rank); found != of_rank.end())
-          slowest = std::max(slowest, found->second);
-      }
-      for (const uint32_t rank : stage.ranks()) {
-        if (rank < factors.size()) factors[rank] = slowest;
-      }
-    }
-  }
-  return factors;
-}
-
 Json Metadata(const char* what, int64_t process, int thread, const char* key, const Json& value) {
   return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{key, value}}}};
 }
@@ -185,7 +121,7 @@ bool IsNew(std::vector<bool>& known, uint32_t rank) {
 }  // namespace
 
 void Trace::AddPredicted(const v1::Plan& plan, int64_t origin_ns) {
-  std::vector<std::vector<InstructionTime>> times(plan.programs_size());
+  core::TimesByRank times(plan.programs_size());
   for (int rank = 0; rank < plan.programs_size(); ++rank)
     for (const v1::Instruction& instruction : plan.programs(rank).instructions())
       times[rank].push_back({instruction.id(), origin_ns + instruction.expected_start_ns(),
@@ -193,17 +129,36 @@ void Trace::AddPredicted(const v1::Plan& plan, int64_t origin_ns) {
   AddMeasured(plan, times);
 }
 
-void Trace::AddMeasured(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank,
-                        const v1::CostProfile& profile) {
+void Trace::AddMeasured(const v1::Plan& plan, const core::TimesByRank& times_by_rank,
+                        const v1::CostProfile& profile, const std::vector<double>& core_shares) {
   const int ranks = std::min(plan.programs_size(), static_cast<int>(times_by_rank.size()));
   const std::vector<GroupPlace> places = PlacesOf(plan);
-  const std::vector<double> factors = SlowFactors(plan, profile);
+  const std::vector<double> factors = core::SlowFactors(plan, profile);
   for (int rank = 0; rank < ranks; ++rank) {
     AddProgram(plan, rank,
                {.place = PlaceName(MeshOfReplica(plan, plan.programs(rank).replica()), places[rank]),
-                .slow_factor = factors[rank]},
+                .slow_factor = factors[rank],
+                .core_share = core_shares.empty() ? 1 : core_shares[rank]},
                times_by_rank[rank]);
   }
+}
+
+void Trace::AddBatchWait(const v1::Plan& plan, int rank, int64_t start_ns, int64_t duration_ns) {
+  const v1::Program& program = plan.programs(rank);
+  events_.push_back(Dump({{"ph", "X"},
+                          {"name", "wait for the batch"},
+                          {"cat", "wait"},
+                          {"pid", rank},
+                          {"tid", static_cast<int>(v1::STREAM_COMPUTE)},
+                          {"ts", Microseconds(start_ns)},
+                          {"dur", Microseconds(duration_ns)},
+                          {"args",
+                           {{"rank", program.rank()},
+                            {"replica", program.replica()},
+                            {"position", core::PositionOf(program)},
+                            {"stage", core::PositionOf(program)},
+                            {"optype", core::kBatchWaitName},
+                            {"iteration", plan.iteration()}}}}));
 }
 
 void Trace::AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
@@ -214,7 +169,7 @@ void Trace::AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
     if (time.id >= static_cast<uint32_t>(program.instructions_size())) continue;
     const v1::Instruction& instruction = program.instructions(static_cast<int>(time.id));
     AddSlice(plan, rank, instruction, look, time);
-    if (instruction.op() == v1::OP_SEND || IsArrival(program, instruction))
+    if (instruction.op() == v1::OP_SEND || core::IsArrival(program, instruction))
       AddFlow(plan, rank, look.place, instruction, time);
   }
   AddMemory(program, times);
@@ -251,7 +206,7 @@ void Trace::AddPlannedBeside(const v1::Plan& plan, int64_t origin_ns) {
                               {"name", NameOf(program, instruction)},
                               {"cat", "planned"},
                               {"pid", process},
-                              {"tid", ThreadOf(instruction)},
+                              {"tid", core::StreamOf(instruction)},
                               {"ts", Microseconds(origin_ns + instruction.expected_start_ns())},
                               {"dur", Microseconds(instruction.expected_duration_ns())}}));
     }
@@ -262,11 +217,12 @@ void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& inst
                      const InstructionTime& time) {
   Json arguments = ArgumentsOf(plan, plan.programs(rank), instruction);
   if (look.slow_factor > 1 && core::IsPass(instruction.op())) arguments["slow_factor"] = look.slow_factor;
+  if (look.core_share < 1 && core::IsLonePass(instruction)) arguments["core_share"] = look.core_share;
   events_.push_back(Dump({{"ph", "X"},
                           {"name", NameOf(plan.programs(rank), instruction)},
                           {"cat", CategoryOf(instruction)},
                           {"pid", rank},
-                          {"tid", ThreadOf(instruction)},
+                          {"tid", core::StreamOf(instruction)},
                           {"ts", Microseconds(time.start_ns)},
                           {"dur", Microseconds(time.duration_ns)},
                           {"args", std::move(arguments)}}));
@@ -285,7 +241,7 @@ void Trace::AddFlow(const v1::Plan& plan, int rank, const std::string& place,
                 {"id", absl::StrCat(plan.iteration(), ".", plan.programs(rank).replica(), ".",
                                     started.transfer().order(), place.empty() ? "" : ".", place)},
                 {"pid", rank},
-                {"tid", ThreadOf(instruction)},
+                {"tid", core::StreamOf(instruction)},
                 {"ts", Microseconds(begins ? time.start_ns : time.start_ns + time.duration_ns)}};
   if (!begins) event["bp"] = "e";
   events_.push_back(Dump(event));

@@ -21,16 +21,11 @@
 
 #include "penstock/v1/cost_profile.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/timeline/instruction_time.h"
 
 namespace penstock::cli {
 
-// When an instruction of a rank ran. Nanoseconds on a clock that all ranks of the trace share.
-struct InstructionTime {
-  // Instruction.id in the rank's program.
-  uint32_t id = 0;
-  int64_t start_ns = 0;
-  int64_t duration_ns = 0;
-};
+using core::InstructionTime;
 
 class Trace {
  public:
@@ -39,9 +34,13 @@ class Trace {
 
   // `times_by_rank[r]` are those of rank r; ranks and instructions may be missing, ids that the program lacks
   // are left out. `profile`: that of the plan, if it is known; of passes that it says are on a slow stage
-  // group, the trace says by what.
-  void AddMeasured(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank,
-                   const v1::CostProfile& profile = {});
+  // group, the trace says by what. `core_shares`: by rank, for how much of the time of its passes it had a
+  // core, if that is known.
+  void AddMeasured(const v1::Plan& plan, const core::TimesByRank& times_by_rank,
+                   const v1::CostProfile& profile = {}, const std::vector<double>& core_shares = {});
+
+  // A rank's wait for its batch.
+  void AddBatchWait(const v1::Plan& plan, int rank, int64_t start_ns, int64_t duration_ns);
 
   // What the plan expects, from `origin_ns` on, as a process of its own below each rank's: names and times
   // alone. Who reads operations out of the trace (`penstock diagnose --trace`) does not see it.
@@ -55,6 +54,7 @@ class Trace {
     std::string place;
     // By what the plan's costs say that its stage group is slow; 1: it is not.
     double slow_factor = 1;
+    double core_share = 1;
   };
   void AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
                   const std::vector<InstructionTime>& times);

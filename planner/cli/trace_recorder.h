@@ -1,14 +1,16 @@
-// Collects what each iteration of a run really took, for one trace file.
+// Collects what each iteration of a run really took, for a trace file or a diagnosis.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/trace.h"
+#include "planner/core/timeline/measured_iteration.h"
 
 namespace penstock::cli {
 
@@ -17,11 +19,16 @@ class TraceRecorder {
   // Bytes of plans and reports that are held: of a long run the last iterations.
   static constexpr size_t kMostBytes = size_t{256} << 20;
 
-  explicit TraceRecorder(size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
+  // `from_the_start`: the first iteration that is added is the first that its ranks run.
+  explicit TraceRecorder(bool from_the_start = true, size_t most_bytes = kMostBytes)
+      : from_the_start_(from_the_start), most_bytes_(most_bytes) {}
 
-  // Adds an iteration with the reports of its ranks.
+  // Adds an iteration with the reports of its ranks; in order.
   void Add(v1::GetIterationResponse iteration);
 
+  // What is held. Both point into this.
+  std::vector<const v1::GetIterationResponse*> Recorded() const;
+  std::vector<core::MeasuredIteration> Measurements() const;
   // Iterations that are no longer held.
   uint64_t forgotten() const { return forgotten_; }
 
@@ -33,8 +40,14 @@ class TraceRecorder {
   std::string ClockNote() const;
 
  private:
+  struct Held {
+    v1::GetIterationResponse iteration;
+    bool begins_epoch = false;
+  };
+
+  const bool from_the_start_;
   const size_t most_bytes_;
-  std::deque<v1::GetIterationResponse> iterations_;
+  std::deque<Held> held_;
   size_t bytes_ = 0;
   uint64_t forgotten_ = 0;
 };

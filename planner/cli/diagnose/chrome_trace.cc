@@ -14,7 +14,7 @@
 #include "common/dataset/line_reader.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "planner/cli/diagnose/timeline_builder.h"
+#include "planner/core/diagnose/timeline_builder.h"
 
 namespace penstock::cli {
 namespace {
@@ -50,8 +50,8 @@ class EventReader {
  public:
   explicit EventReader(const TraceJson& event) : event_(event), arguments_(event["args"]) {}
 
-  absl::StatusOr<OperationRecord> Read() {
-    OperationRecord record;
+  absl::StatusOr<core::OperationRecord> Read() {
+    core::OperationRecord record;
     ReadInteger({"rank"}, record.rank);
     ReadInteger({"replica", "dp_rank"}, record.replica);
     ReadInteger({"position", "stage"}, record.stage);
@@ -71,6 +71,8 @@ class EventReader {
     if (const auto slow = arguments_.find("slow_factor");
         slow != arguments_.end() && slow->is_number() && slow->get<double>() > 1)
       record.expected_ns = std::llround(static_cast<double>(record.expected_ns) / slow->get<double>());
+    if (const auto share = arguments_.find("core_share"); share != arguments_.end() && share->is_number())
+      record.core_share = share->get<double>();
     // Only ours say in which order they are.
     if (arguments_.contains("position")) ReadOrder(record);
     PENSTOCK_RETURN_IF_ERROR(status_);
@@ -78,7 +80,7 @@ class EventReader {
   }
 
  private:
-  void ReadOrder(OperationRecord& record) {
+  void ReadOrder(core::OperationRecord& record) {
     ReadInteger({"id"}, record.id);
     if (event_.value("tid", TraceJson()).is_number_integer()) record.stream = event_["tid"].get<int64_t>();
     if (!arguments_.value("deps", TraceJson()).is_string()) return;
@@ -175,13 +177,13 @@ absl::StatusOr<core::Timeline> ParseChromeTrace(const std::string& name, const s
   if (!events->is_array())
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": is neither CSV nor a Chrome trace (a list of events)"));
-  TimelineBuilder builder;
+  core::TimelineBuilder builder;
   const Arrivals arrivals(*events);
   for (size_t i = 0; i < events->size(); ++i) {
     TraceJson& event = (*events)[i];
     if (!IsOperation(event)) continue;
     arrivals.Complete(event);
-    absl::StatusOr<OperationRecord> record = EventReader(event).Read();
+    absl::StatusOr<core::OperationRecord> record = EventReader(event).Read();
     const absl::Status added = record.ok() ? builder.Add(*std::move(record)) : record.status();
     if (!added.ok()) return AnnotateError(added, absl::StrCat(name, ": traceEvents[", i, "]"));
   }

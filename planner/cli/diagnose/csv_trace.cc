@@ -14,7 +14,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/csv_fields.h"
-#include "planner/cli/diagnose/timeline_builder.h"
+#include "planner/core/diagnose/timeline_builder.h"
 
 namespace penstock::cli {
 namespace {
@@ -35,6 +35,7 @@ class TraceColumns {
     columns.replica_ = columns.Find({"dp_rank", "replica"});
     columns.micro_batch_ = columns.Find({"mb_id", "micro_batch"});
     columns.model_stage_ = columns.Find({"gmc", "model_stage"});
+    columns.core_share_ = columns.Find({"core_share"});
     PENSTOCK_ASSIGN_OR_RETURN(columns.stage_, columns.Need({"stage"}));
     PENSTOCK_ASSIGN_OR_RETURN(columns.step_, columns.Need({"step", "iteration"}));
     PENSTOCK_ASSIGN_OR_RETURN(columns.kind_, columns.Need({"optype", "kind"}));
@@ -43,12 +44,12 @@ class TraceColumns {
     return columns;
   }
 
-  absl::StatusOr<OperationRecord> Parse(const std::string& line) const {
+  absl::StatusOr<core::OperationRecord> Parse(const std::string& line) const {
     PENSTOCK_ASSIGN_OR_RETURN(const std::vector<std::string> fields, SplitFields(line));
     if (fields.size() != names_.size())
       return absl::InvalidArgumentError(
           absl::StrCat(fields.size(), " fields; the header has ", names_.size()));
-    OperationRecord record;
+    core::OperationRecord record;
     record.name = fields[kind_];
     PENSTOCK_RETURN_IF_ERROR(ReadInteger(fields, rank_, record.rank));
     PENSTOCK_RETURN_IF_ERROR(ReadInteger(fields, replica_, record.replica));
@@ -56,6 +57,7 @@ class TraceColumns {
     PENSTOCK_RETURN_IF_ERROR(ReadInteger(fields, step_, record.step));
     PENSTOCK_RETURN_IF_ERROR(ReadInteger(fields, micro_batch_, record.micro_batch));
     PENSTOCK_RETURN_IF_ERROR(ReadInteger(fields, model_stage_, record.model_stage));
+    PENSTOCK_RETURN_IF_ERROR(ReadShare(fields, core_share_, record.core_share));
     PENSTOCK_RETURN_IF_ERROR(ReadTime(fields, start_, record.start_ns));
     PENSTOCK_RETURN_IF_ERROR(ReadTime(fields, duration_, record.duration_ns));
     return record;
@@ -96,6 +98,15 @@ class TraceColumns {
         absl::StrCat(names_[*column], " is '", fields[*column], "'; must be a whole number"));
   }
 
+  // Of operations that say nothing it stays as it is.
+  absl::Status ReadShare(const std::vector<std::string>& fields, std::optional<size_t> column,
+                         double& value) const {
+    if (!column.has_value() || fields[*column].empty() || absl::SimpleAtod(fields[*column], &value))
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(names_[*column], " is '", fields[*column], "'; must be a number"));
+  }
+
   absl::Status ReadTime(const std::vector<std::string>& fields, const TimeColumn& column,
                         int64_t& value) const {
     double time = 0;
@@ -108,7 +119,7 @@ class TraceColumns {
   }
 
   std::vector<std::string> names_;
-  std::optional<size_t> rank_, replica_, micro_batch_, model_stage_;
+  std::optional<size_t> rank_, replica_, micro_batch_, model_stage_, core_share_;
   size_t stage_ = 0, step_ = 0, kind_ = 0;
   TimeColumn start_, duration_;
 };
@@ -125,12 +136,12 @@ absl::StatusOr<core::Timeline> ReadCsvTrace(const std::string& path) {
   if (!has_header) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));
   const absl::StatusOr<TraceColumns> columns = TraceColumns::FromHeader(line);
   if (!columns.ok()) return at_line(columns.status());
-  TimelineBuilder builder;
+  core::TimelineBuilder builder;
   for (;;) {
     PENSTOCK_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
     if (!more) break;
     if (line.empty() || line == "\r") continue;
-    absl::StatusOr<OperationRecord> record = columns->Parse(line);
+    absl::StatusOr<core::OperationRecord> record = columns->Parse(line);
     if (!record.ok()) return at_line(record.status());
     if (const absl::Status added = builder.Add(*std::move(record)); !added.ok()) return at_line(added);
   }

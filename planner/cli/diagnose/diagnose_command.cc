@@ -13,7 +13,9 @@
 #include "planner/cli/diagnose/csv_trace.h"
 #include "planner/cli/diagnose/diagnosis_report.h"
 #include "planner/cli/diagnose/job_iterations.h"
+#include "planner/cli/diagnose/right_costs.h"
 #include "planner/core/diagnose/diagnose.h"
+#include "planner/core/timeline/timeline_of_iterations.h"
 
 namespace penstock::cli {
 namespace {
@@ -30,29 +32,46 @@ absl::StatusOr<core::Timeline> ReadTrace(const std::string& path) {
   return chrome ? ReadChromeTrace(path) : ReadCsvTrace(path);
 }
 
-absl::StatusOr<core::Timeline> TimelineOf(const DiagnoseFlags& flags) {
+struct Diagnosed {
+  core::Timeline timeline = {};
+  core::Diagnosis diagnosis = {};
+  // What is to be said beside it; empty: nothing.
+  std::string note = {};
+};
+
+absl::StatusOr<Diagnosed> DiagnoseTrace(const std::string& path) {
+  Diagnosed diagnosed;
+  PENSTOCK_ASSIGN_OR_RETURN(diagnosed.timeline, ReadTrace(path));
+  PENSTOCK_ASSIGN_OR_RETURN(diagnosed.diagnosis, core::Diagnose(diagnosed.timeline));
+  return diagnosed;
+}
+
+absl::StatusOr<Diagnosed> DiagnoseJob(const JobIterationFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JobRecord record, RecordIterations(flags));
+  Diagnosed diagnosed = {.note = record.iterations.ClockNote()};
+  PENSTOCK_ASSIGN_OR_RETURN(diagnosed.timeline, core::TimelineOfIterations(record.iterations.Measurements()));
+  PENSTOCK_ASSIGN_OR_RETURN(diagnosed.diagnosis, core::Diagnose(diagnosed.timeline));
+  PENSTOCK_RETURN_IF_ERROR(AddGainOfRightCosts(record, diagnosed.diagnosis));
+  return diagnosed;
+}
+
+absl::StatusOr<Diagnosed> DiagnoseWhatIsAskedFor(const DiagnoseFlags& flags) {
   if (flags.trace.empty() == flags.job.job.empty())
     return absl::InvalidArgumentError("give either --trace, or --planner and --job");
-  if (flags.trace.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const TraceRecorder recorder, RecordIterations(flags.job));
-    return ParseChromeTrace(absl::StrCat("job ", flags.job.job), recorder.ToJson());
-  }
-  absl::StatusOr<core::Timeline> timeline = ReadTrace(flags.trace);
-  if (!timeline.ok()) return AnnotateError(timeline.status(), "--trace");
-  return timeline;
+  absl::StatusOr<Diagnosed> diagnosed =
+      flags.trace.empty() ? DiagnoseJob(flags.job) : DiagnoseTrace(flags.trace);
+  if (diagnosed.ok()) return diagnosed;
+  return flags.trace.empty() ? diagnosed.status() : AnnotateError(diagnosed.status(), "--trace");
 }
 
 absl::Status RunDiagnose(const DiagnoseFlags& flags) {
-  const absl::StatusOr<core::Timeline> timeline = TimelineOf(flags);
-  if (!timeline.ok()) return timeline.status();
-  const absl::StatusOr<core::Diagnosis> diagnosis = core::Diagnose(*timeline);
-  if (!diagnosis.ok())
-    return AnnotateError(diagnosis.status(), flags.trace.empty() ? absl::StrCat("--job ", flags.job.job)
-                                                                 : absl::StrCat("--trace ", flags.trace));
+  PENSTOCK_ASSIGN_OR_RETURN(const Diagnosed diagnosed, DiagnoseWhatIsAskedFor(flags));
   if (flags.json)
-    std::cout << DiagnosisJson(*timeline, *diagnosis).dump(2) << "\n";
+    std::cout << DiagnosisJson(diagnosed.timeline, diagnosed.diagnosis).dump(2) << "\n";
   else
-    std::cout << DiagnosisReport(*timeline, *diagnosis);
+    std::cout << DiagnosisReport(diagnosed.timeline, diagnosed.diagnosis);
+  // Not among JSON.
+  if (!diagnosed.note.empty()) std::cerr << diagnosed.note << "\n";
   return absl::OkStatus();
 }
 

@@ -1,100 +1,26 @@
 #include "planner/cli/diagnose/diagnosis_report.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "planner/cli/text_table.h"
+#include "planner/core/diagnose/cause_words.h"
 
 namespace penstock::cli {
 namespace {
 
 using core::Cause;
-using core::CauseKind;
 
-std::string PlaceOf(const core::Timeline& timeline, int32_t rank) {
-  return absl::StrFormat("rank %d (replica %d, stage %d)", timeline.rank_numbers[rank],
-                         timeline.places[rank].replica, timeline.places[rank].stage);
-}
+// More are in the JSON.
+constexpr size_t kMostRanksShown = 32;
+constexpr size_t kMostPartsShown = 40;
 
-std::vector<int32_t> NumbersOf(const core::Timeline& timeline, const std::vector<int32_t>& ranks) {
+std::vector<int32_t> RankNumbers(const core::Timeline& timeline, const std::vector<int32_t>& ranks) {
   std::vector<int32_t> numbers;
   for (const int32_t rank : ranks) numbers.push_back(timeline.rank_numbers[rank]);
   return numbers;
-}
-
-const char* NameOf(CauseKind kind) {
-  switch (kind) {
-    case CauseKind::kSlowRank:
-      return "slow_rank";
-    case CauseKind::kUnequalWork:
-      return "unequal_work";
-    case CauseKind::kStageSplit:
-      return "stage_split";
-    case CauseKind::kSlowLink:
-      return "slow_link";
-    case CauseKind::kSlowRing:
-      return "slow_ring";
-    case CauseKind::kLateStart:
-      return "late_start";
-    case CauseKind::kHostStalls:
-      return "host_stalls";
-    case CauseKind::kStalledPasses:
-      return "stalled_passes";
-  }
-  return "";
-}
-
-std::string Describe(const core::Timeline& timeline, const Cause& cause) {
-  switch (cause.kind) {
-    case CauseKind::kSlowRank:
-      return absl::StrFormat("%s computes %.2f times as long as its peers for the same work (+- %.1f %%)",
-                             PlaceOf(timeline, cause.rank), cause.factor, 100 * cause.uncertainty);
-    case CauseKind::kUnequalWork:
-      return absl::StrFormat("micro-batches have unequal work: it varies by %.0f %%, the same on all stages",
-                             100 * (cause.factor - 1));
-    case CauseKind::kStageSplit:
-      return absl::StrFormat("stages are unequal: stage %d takes %.2f times the mean", cause.stage,
-                             cause.factor);
-    case CauseKind::kSlowLink:
-      return absl::StrFormat("transfers from %s to %s take %.1f times as long as others",
-                             PlaceOf(timeline, cause.rank), PlaceOf(timeline, cause.peer), cause.factor);
-    case CauseKind::kSlowRing:
-      return absl::StrFormat("collectives of ranks %s take %.1f times as long as those of others",
-                             absl::StrJoin(NumbersOf(timeline, cause.ring), ", "), cause.factor);
-    case CauseKind::kLateStart:
-      return absl::StrCat(PlaceOf(timeline, cause.rank), " begins steps later than the others");
-    case CauseKind::kHostStalls:
-      return absl::StrCat(PlaceOf(timeline, cause.rank), " lets time pass between its operations");
-    case CauseKind::kStalledPasses:
-      return absl::StrFormat("%.1f passes a step of %s take far longer than others of the same work",
-                             cause.factor, PlaceOf(timeline, cause.rank));
-  }
-  return "";
-}
-
-const char* Advice(CauseKind kind) {
-  switch (kind) {
-    case CauseKind::kSlowRank:
-      return "look at its device: temperature, clocks, who else uses it; then train without its host";
-    case CauseKind::kUnequalWork:
-      return "let samples be put into micro-batches of equal work: `penstock compare --lengths ...` says "
-             "what that brings";
-    case CauseKind::kStageSplit:
-      return "move layers to the other stages: `penstock plan --stages auto` finds the split for a cost "
-             "profile";
-    case CauseKind::kSlowLink:
-      return "look at the network between their hosts, and at which of its interfaces they use";
-    case CauseKind::kSlowRing:
-      return "look at the network between these ranks' hosts: one slow link holds all of them up";
-    case CauseKind::kLateStart:
-      return "look at what it does before its first operation: loading of data, checkpoints, logging";
-    case CauseKind::kHostStalls:
-      return "look at its host: garbage collection, checkpoints, logging, a CPU that is shared";
-    case CauseKind::kStalledPasses:
-      return "look for memory that is allocated anew in these passes, and for a device that is shared";
-  }
-  return "";
 }
 
 // A profile that is so far off makes plans that are worse than they could be.
@@ -102,6 +28,106 @@ bool IsWrong(double foreseen_factor) { return foreseen_factor > 1.15 || foreseen
 
 // Of means, which are no whole nanoseconds.
 double MillisecondsOf(double ns) { return ns / 1e6; }
+
+// Of many ranks those that compute most.
+std::vector<core::RankTime> RanksShown(const core::Diagnosis& diagnosis) {
+  std::vector<core::RankTime> ranks = diagnosis.ranks;
+  if (ranks.size() <= kMostRanksShown) return ranks;
+  std::stable_sort(ranks.begin(), ranks.end(), [](const core::RankTime& one, const core::RankTime& other) {
+    return one.shares.computing() > other.shares.computing();
+  });
+  ranks.resize(kMostRanksShown);
+  return ranks;
+}
+
+std::string RankTable(const core::Timeline& timeline, const core::Diagnosis& diagnosis) {
+  TextTable table({"% of the step", "forward", "backward", "weights", "+-", "other", "exchange", "batch",
+                   "host", "waiting"});
+  const auto cell = [](double share) { return Fixed(100 * share, 1); };
+  for (const core::RankTime& rank : RanksShown(diagnosis)) {
+    const core::RankShares& shares = rank.shares;
+    table.AddRow({core::PlaceOfRank(timeline, rank.rank), cell(shares.forward), cell(shares.backward),
+                  cell(shares.weights), cell(rank.computing_uncertainty), cell(shares.other),
+                  cell(shares.exchange), cell(shares.batch_wait), cell(shares.host), cell(shares.waiting)});
+  }
+  std::string report = absl::StrCat(
+      "Where the time of ranks went (+-: of what they compute, over the steps):\n", table.ToString());
+  if (diagnosis.ranks.size() > kMostRanksShown)
+    absl::StrAppend(&report, diagnosis.ranks.size() - kMostRanksShown,
+                    " ranks that compute less are left out: --json\n");
+  return report;
+}
+
+std::string NameOfPart(const core::Timeline& timeline, const core::CriticalPart& part) {
+  const std::string& name = timeline.names[part.name];
+  if (part.host) return absl::StrCat("host, before or after ", name);
+  return part.operations > 1 ? absl::StrCat(name, " x ", part.operations) : name;
+}
+
+std::string RankOfPart(const core::Timeline& timeline, const core::CriticalPart& part) {
+  if (part.peer < 0) return core::PlaceOfRank(timeline, part.rank);
+  return absl::StrCat("rank ", timeline.rank_numbers[part.rank], " to rank ",
+                      timeline.rank_numbers[part.peer]);
+}
+
+std::string CriticalPathReport(const core::Timeline& timeline, const core::CriticalPath& path) {
+  TextTable table({"rank", "what", "from ms", "takes ms"});
+  const size_t shown = std::min(path.parts.size(), kMostPartsShown);
+  for (size_t i = 0; i < shown; ++i) {
+    const core::CriticalPart& part = path.parts[i];
+    table.AddRow({RankOfPart(timeline, part), NameOfPart(timeline, part),
+                  Fixed(MillisecondsOf(static_cast<double>(part.start_ns)), 1),
+                  Fixed(MillisecondsOf(static_cast<double>(part.duration_ns)), 1)});
+  }
+  std::string report =
+      absl::StrFormat("What decided how long step %d took (%.1f ms, the median), one after the other:\n%s",
+                      path.step, MillisecondsOf(static_cast<double>(path.measured_ns)), table.ToString());
+  if (path.parts.size() > shown) absl::StrAppend(&report, path.parts.size() - shown, " more: --json\n");
+  return report;
+}
+
+nlohmann::ordered_json RankJson(const core::Timeline& timeline, const core::RankTime& rank) {
+  const core::RankShares& shares = rank.shares;
+  return {{"rank", timeline.rank_numbers[rank.rank]},
+          {"replica", timeline.places[rank.rank].replica},
+          {"stage", timeline.places[rank.rank].stage},
+          {"forward", shares.forward},
+          {"backward", shares.backward},
+          {"weights", shares.weights},
+          {"computing_uncertainty", rank.computing_uncertainty},
+          {"other", shares.other},
+          {"exchange", shares.exchange},
+          {"batch", shares.batch_wait},
+          {"host", shares.host},
+          {"waiting", shares.waiting}};
+}
+
+nlohmann::ordered_json CriticalPathJson(const core::Timeline& timeline, const core::CriticalPath& path) {
+  nlohmann::ordered_json json = {{"step", path.step},
+                                 {"measured_ms", MillisecondsOf(static_cast<double>(path.measured_ns))},
+                                 {"parts", nlohmann::ordered_json::array()}};
+  for (const core::CriticalPart& part : path.parts) {
+    nlohmann::ordered_json one = {{"rank", timeline.rank_numbers[part.rank]}};
+    if (part.peer >= 0) one["peer"] = timeline.rank_numbers[part.peer];
+    one["operation"] = timeline.names[part.name];
+    one["host"] = part.host;
+    one["operations"] = part.operations;
+    one["start_ms"] = MillisecondsOf(static_cast<double>(part.start_ns));
+    one["duration_ms"] = MillisecondsOf(static_cast<double>(part.duration_ns));
+    json["parts"].push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string CausesReport(const core::Timeline& timeline, const core::Diagnosis& diagnosis) {
+  if (diagnosis.causes.empty()) return "No cause stands out: nothing to mend would save 1 %.\n";
+  std::string report = "What mending each cause alone would save:\n";
+  for (const Cause& cause : diagnosis.causes) {
+    absl::StrAppendFormat(&report, "  %5.1f %%  %s\n           %s\n", 100 * cause.gain,
+                          core::DescribeCause(timeline, cause), core::AdviceFor(cause.kind));
+  }
+  return report;
+}
 
 }  // namespace
 
@@ -120,15 +146,8 @@ std::string DiagnosisReport(const core::Timeline& timeline, const core::Diagnosi
         &report, "  passes, measured/foreseen %.2f%s\n", diagnosis.foreseen_factor,
         IsWrong(diagnosis.foreseen_factor) ? ": the costs that plans were made with are off" : "");
   }
-  absl::StrAppend(&report, "\n");
-  if (diagnosis.causes.empty())
-    return absl::StrCat(report, "No cause stands out: nothing to mend would save 1 %.\n");
-  absl::StrAppend(&report, "What mending each cause alone would save:\n");
-  for (const Cause& cause : diagnosis.causes) {
-    absl::StrAppendFormat(&report, "  %5.1f %%  %s\n           %s\n", 100 * cause.gain,
-                          Describe(timeline, cause), Advice(cause.kind));
-  }
-  return report;
+  return absl::StrCat(report, "\n", CausesReport(timeline, diagnosis), "\n", RankTable(timeline, diagnosis),
+                      "\n", CriticalPathReport(timeline, diagnosis.critical_path));
 }
 
 nlohmann::ordered_json DiagnosisJson(const core::Timeline& timeline, const core::Diagnosis& diagnosis) {
@@ -143,17 +162,21 @@ nlohmann::ordered_json DiagnosisJson(const core::Timeline& timeline, const core:
                                  {"foreseen_factor", diagnosis.foreseen_factor},
                                  {"causes", nlohmann::ordered_json::array()}};
   for (const Cause& cause : diagnosis.causes) {
-    nlohmann::ordered_json one = {{"cause", NameOf(cause.kind)}, {"gain", cause.gain}};
+    nlohmann::ordered_json one = {{"cause", core::NameOfCause(cause.kind)}, {"gain", cause.gain}};
     if (cause.rank >= 0) one["rank"] = timeline.rank_numbers[cause.rank];
     if (cause.peer >= 0) one["peer"] = timeline.rank_numbers[cause.peer];
-    if (!cause.ring.empty()) one["ring"] = NumbersOf(timeline, cause.ring);
+    if (!cause.ring.empty()) one["ring"] = RankNumbers(timeline, cause.ring);
     if (cause.stage >= 0) one["stage"] = cause.stage;
+    if (!cause.subject.empty()) one["subject"] = cause.subject;
     one["factor"] = cause.factor;
     if (cause.uncertainty > 0) one["uncertainty"] = cause.uncertainty;
-    one["description"] = Describe(timeline, cause);
-    one["advice"] = Advice(cause.kind);
+    one["description"] = core::DescribeCause(timeline, cause);
+    one["advice"] = core::AdviceFor(cause.kind);
     json["causes"].push_back(std::move(one));
   }
+  json["where"] = nlohmann::ordered_json::array();
+  for (const core::RankTime& rank : diagnosis.ranks) json["where"].push_back(RankJson(timeline, rank));
+  json["critical_path"] = CriticalPathJson(timeline, diagnosis.critical_path);
   return json;
 }
 

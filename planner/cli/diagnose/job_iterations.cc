@@ -41,14 +41,14 @@ absl::StatusOr<Range> RangeOf(const std::string& text, uint64_t completed) {
       absl::StrCat("--iterations ", text, ": ask for at most ", kMostIterations, " at once"));
 }
 
-absl::StatusOr<uint64_t> CompletedIterations(PlannerClient& client, const std::string& job) {
+absl::StatusOr<v1::GetJobResponse> AskForJob(PlannerClient& client, const std::string& job) {
   v1::GetJobRequest request;
   request.set_job_id(job);
   // No summaries.
   request.set_from_iteration(std::numeric_limits<uint64_t>::max());
-  const absl::StatusOr<v1::GetJobResponse> answer = client.GetJob(request);
+  absl::StatusOr<v1::GetJobResponse> answer = client.GetJob(request);
   if (!answer.ok()) return AnnotateError(answer.status(), absl::StrCat("--job ", job));
-  return answer->status().completed_iteration();
+  return answer;
 }
 
 }  // namespace
@@ -64,13 +64,15 @@ void JobIterationFlags::AddTo(CLI::App& command) {
       ->capture_default_str();
 }
 
-absl::StatusOr<TraceRecorder> RecordIterations(const JobIterationFlags& flags) {
+absl::StatusOr<JobRecord> RecordIterations(const JobIterationFlags& flags) {
   if (flags.planner.address.empty())
     return absl::InvalidArgumentError("--job needs --planner, host:port of the planner that has it");
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
-  PENSTOCK_ASSIGN_OR_RETURN(const uint64_t completed, CompletedIterations(*client, flags.job));
+  PENSTOCK_ASSIGN_OR_RETURN(v1::GetJobResponse job, AskForJob(*client, flags.job));
+  const uint64_t completed = job.status().completed_iteration();
   PENSTOCK_ASSIGN_OR_RETURN(const Range range, RangeOf(flags.iterations, completed));
-  TraceRecorder recorder;
+  const bool from_the_start = range.first <= job.job().first_iteration();
+  JobRecord record = {.job = std::move(*job.mutable_job()), .iterations = TraceRecorder(from_the_start)};
   uint64_t held = 0;
   for (uint64_t i = range.first; i < range.end; ++i) {
     v1::GetIterationRequest request;
@@ -80,10 +82,10 @@ absl::StatusOr<TraceRecorder> RecordIterations(const JobIterationFlags& flags) {
     if (absl::IsOutOfRange(iteration.status())) continue;
     if (!iteration.ok()) return AnnotateError(iteration.status(), absl::StrCat("--job ", flags.job));
     if (iteration->reports().empty()) continue;
-    recorder.Add(*std::move(iteration));
+    record.iterations.Add(*std::move(iteration));
     ++held;
   }
-  if (held > 0) return recorder;
+  if (held > 0) return record;
   return absl::NotFoundError(absl::StrCat("--iterations ", flags.iterations, ": of job ", flags.job,
                                           ", with ", completed,
                                           " iterations, the planner holds none of them with reports"));

@@ -24,9 +24,14 @@ struct JobIterationFlags {
   void AddTo(CLI::App& command);
 };
 
+struct JobRecord {
+  v1::JobSpec job;
+  TraceRecorder iterations;
+};
+
 // The iterations that the planner holds of those that are asked for. Possible errors: INVALID_ARGUMENT (names
 // --iterations or --planner), NOT_FOUND (the job; or it holds none of them: says which it has), those of the
 // planner.
-absl::StatusOr<TraceRecorder> RecordIterations(const JobIterationFlags& flags);
+absl::StatusOr<JobRecord> RecordIterations(const JobIterationFlags& flags);
 
 }  // namespace penstock::cli

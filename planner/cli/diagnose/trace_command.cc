@@ -21,7 +21,8 @@ struct TraceFlags {
 
 absl::Status RunTrace(const TraceFlags& flags) {
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(flags.out), "--out"));
-  PENSTOCK_ASSIGN_OR_RETURN(const TraceRecorder recorder, RecordIterations(flags.iterations));
+  PENSTOCK_ASSIGN_OR_RETURN(const JobRecord record, RecordIterations(flags.iterations));
+  const TraceRecorder& recorder = record.iterations;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(recorder.Write(flags.out), "--out"));
   if (const std::string note = recorder.ClockNote(); !note.empty()) std::cout << note << "\n";
   if (recorder.forgotten() > 0) {

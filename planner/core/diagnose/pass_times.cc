@@ -48,11 +48,18 @@ double MedianOfRanks(const std::map<int32_t, double>& of_ranks) {
   return values.size() < 3 ? sum / static_cast<double>(values.size()) : LowerMedian(values);
 }
 
+// 1 where it is between them.
+double NearerToOne(double one, double other) {
+  if ((one - 1) * (other - 1) <= 0) return 1;
+  return std::abs(std::log(one)) < std::abs(std::log(other)) ? one : other;
+}
+
 double Squared(double value) { return value * value; }
 
 }  // namespace
 
 PassTimes::PassTimes(const Timeline& timeline) : timeline_(timeline), factors_(timeline.places.size(), 1.0) {
+  FindUsualCoreShare();
   CountWorks();
   ReadRows();
   FitUsual();
@@ -76,6 +83,16 @@ int32_t PassTimes::KindSlotOf(OperationKind kind, int32_t model_stage) const {
 
 int32_t PassTimes::WorkIndex(size_t step, const Operation& pass) const {
   return work_begin_[step] + timeline_.places[pass.rank].replica * micro_batches_[step] + pass.micro_batch;
+}
+
+void PassTimes::FindUsualCoreShare() {
+  std::vector<double> shares;
+  for (const TimelineStep& step : timeline_.steps) {
+    for (const Operation& operation : step.operations) {
+      if (IsPassKind(operation.kind)) shares.push_back(operation.core_share);
+    }
+  }
+  if (!shares.empty()) usual_core_share_ = UpperMedian(shares);
 }
 
 void PassTimes::CountWorks() {
@@ -105,7 +122,7 @@ void PassTimes::ReadRows() {
       row.work = work;
       row.rank = operation.rank;
       row.slot = slot;
-      row.ns += static_cast<double>(operation.duration_ns);
+      row.ns += WithUsualCoreNs(operation);
       row.expected_ns += static_cast<double>(operation.expected_ns);
     }
   }
@@ -141,6 +158,24 @@ void PassTimes::FitUsualWithout(absl::Span<const double> work) {
     for (auto& [rank, values] : of_ranks[group(static_cast<int32_t>(slot))])
       medians.push_back(LowerMedian(values));
     usual_[slot] = LowerMedian(medians);
+  }
+  if (known_work_) AddWhatStagesShare();
+}
+
+// Of several ranks of a stage: that of the rank which is nearest to the usual, where all are on one side.
+void PassTimes::AddWhatStagesShare() {
+  std::map<int32_t, std::map<int32_t, std::vector<double>>> of_slots;
+  for (const Row& row : rows_)
+    of_slots[row.slot][row.rank].push_back(row.log_ns - usual_[row.slot] - std::log(factors_[row.rank]));
+  for (auto& [slot, of_ranks] : of_slots) {
+    if (of_ranks.size() < 2) continue;
+    double least = HUGE_VAL, most = -HUGE_VAL;
+    for (auto& [rank, values] : of_ranks) {
+      const double median = LowerMedian(values);
+      least = std::min(least, median);
+      most = std::max(most, median);
+    }
+    usual_[slot] += least > 0 ? least : std::min(most, 0.0);
   }
 }
 
@@ -236,22 +271,44 @@ void PassTimes::FitWork() {
 
 void PassTimes::FitUsualOfKinds() {
   std::vector<std::vector<double>> of_kinds(kPassKinds * model_stages_);
-  std::vector<double> measured(of_kinds.size(), 0.0), foreseen(of_kinds.size(), 0.0);
+  measured_of_kinds_.assign(of_kinds.size(), 0.0);
+  std::vector<double> foreseen(of_kinds.size(), 0.0), as_it_was(of_kinds.size(), 0.0);
   for (size_t step = 0; step < timeline_.steps.size(); ++step) {
     for (const Operation& pass : timeline_.steps[step].operations) {
       if (!IsPassKind(pass.kind) || pass.duration_ns <= 0) continue;
       const int32_t slot = KindSlotOf(pass.kind, pass.model_stage);
       const double work = known_work_ ? static_cast<double>(pass.expected_ns) : WorkOf(step, pass);
-      const double took = static_cast<double>(pass.duration_ns) / factors_[pass.rank];
+      const double took = WithUsualCoreNs(pass) / factors_[pass.rank];
       of_kinds[slot].push_back(std::log(took / work));
-      measured[slot] += took;
+      measured_of_kinds_[slot] += took;
+      as_it_was[slot] += static_cast<double>(pass.duration_ns) / factors_[pass.rank];
       foreseen[slot] += work;
     }
   }
   for (size_t slot = 0; slot < of_kinds.size(); ++slot) {
     usual_of_kinds_.push_back(LowerMedian(of_kinds[slot]));
-    mean_of_kinds_.push_back(foreseen[slot] > 0 ? measured[slot] / foreseen[slot] : 1);
+    mean_of_kinds_.push_back(foreseen[slot] > 0 ? measured_of_kinds_[slot] / foreseen[slot] : 1);
+    // Costs may have been measured on cores that are shared, or not.
+    const double shared = foreseen[slot] > 0 ? as_it_was[slot] / foreseen[slot] : 1;
+    foreseen_of_kinds_.push_back(NearerToOne(mean_of_kinds_.back(), shared));
   }
+}
+
+std::vector<ForeseenRatio> PassTimes::ForeseenRatios() const {
+  double all = 0;
+  for (const double measured : measured_of_kinds_) all += measured;
+  std::vector<ForeseenRatio> ratios;
+  for (int kind = 0; kind < kPassKinds; ++kind) {
+    for (int32_t stage = 0; stage < model_stages_; ++stage) {
+      const int32_t slot = KindSlotOf(static_cast<OperationKind>(kind), stage);
+      if (measured_of_kinds_[slot] <= 0) continue;
+      ratios.push_back({.kind = static_cast<OperationKind>(kind),
+                        .model_stage = stage,
+                        .ratio = foreseen_of_kinds_[slot],
+                        .share = measured_of_kinds_[slot] / all});
+    }
+  }
+  return ratios;
 }
 
 double PassTimes::MeanNs(const Operation& pass) const {

@@ -18,10 +18,21 @@ struct DiagnosedRank {
   double uncertainty = 0;
 };
 
+// What passes of a kind on a model stage took relative to what was foreseen.
+struct ForeseenRatio {
+  OperationKind kind = OperationKind::kForward;
+  int32_t model_stage = 0;
+  double ratio = 1;
+  // Of the time of all passes.
+  double share = 0;
+};
+
 // The time of a pass is that of its kind and model stage, times the work of its micro-batch, times the factor
 // of its rank, times noise: fitted to logarithms by medians. A micro-batch has the same work on all stages of
 // its replica, so that long samples are told from slow ranks. Where every pass says what was foreseen for its
-// work, times are compared with that, and stages with each other.
+// work, times are compared with that, and stages with each other; what all of several ranks of a stage have
+// in common is no rank's, but foreseen wrongly. Time in which others had a rank's core, as far as that is
+// known, counts as it does on the other ranks.
 class PassTimes {
  public:
   explicit PassTimes(const Timeline& timeline);
@@ -39,6 +50,12 @@ class PassTimes {
   // The work of its micro-batch, 1 the usual one.
   double WorkOf(size_t step, const Operation& pass) const;
   bool known_work() const { return known_work_; }
+  // With known work: of each kind and model stage that has passes.
+  std::vector<ForeseenRatio> ForeseenRatios() const;
+  // What a pass would have taken with as much of a core as passes usually have.
+  double WithUsualCoreNs(const Operation& pass) const {
+    return static_cast<double>(pass.duration_ns) * pass.core_share / usual_core_share_;
+  }
   // With known work: the median over passes of what they took relative to what was foreseen.
   double foreseen_factor() const { return foreseen_factor_; }
   // The standard deviations of the logarithms of work and of noise.
@@ -59,6 +76,7 @@ class PassTimes {
   // Logarithms by rank.
   using OfRanks = std::map<int32_t, double>;
 
+  void FindUsualCoreShare();
   void CountWorks();
   void ReadRows();
   int32_t SlotOf(bool forward, int32_t model_stage) const { return 2 * model_stage + (forward ? 0 : 1); }
@@ -73,6 +91,7 @@ class PassTimes {
   // The one rank that explains most, if it explains enough; true when there was one.
   bool FindSlowRank();
   void FitWork();
+  void AddWhatStagesShare();
   // Once slow ranks and work are known.
   void FitUsualOfKinds();
 
@@ -89,12 +108,16 @@ class PassTimes {
   std::vector<double> usual_;
   std::vector<double> usual_of_kinds_;
   std::vector<double> mean_of_kinds_;
+  std::vector<double> foreseen_of_kinds_;
+  // Nanoseconds.
+  std::vector<double> measured_of_kinds_;
   std::vector<double> factors_;
   std::vector<double> work_;
   std::vector<DiagnosedRank> slow_;
   double work_spread_ = 0;
   double noise_ = 0;
   double foreseen_factor_ = 1;
+  double usual_core_share_ = 1;
 };
 
 }  // namespace penstock::core

@@ -145,7 +145,8 @@ class StepGraphBuilder {
       const auto operation = static_cast<int32_t>(i);
       if (meeting_of_[i] >= 0) continue;
       const OperationKind kind = at(operation).kind;
-      if (IsPassKind(kind) || IsTransferKind(kind) || kind == OperationKind::kWait)
+      if (IsPassKind(kind) || IsTransferKind(kind) || kind == OperationKind::kWait ||
+          kind == OperationKind::kBatchWait)
         AddMeeting({operation});
       else
         collectives[communication_.KeyOf(timeline_, at(operation))].push_back(operation);

@@ -21,6 +21,8 @@ enum class OperationKind : uint8_t {
   kCollective,
   // Everything else: an optimizer step, a collection of garbage.
   kLocal,
+  // For the batch that the step trains on, or what is to be done with it, from its feeder.
+  kBatchWait,
   // Only where the order is known: takes no time of its own, whatever it took.
   kWait,
 };
@@ -47,6 +49,8 @@ struct Operation {
   int64_t duration_ns = 0;
   // Of a pass or a transfer: what was foreseen; 0 where nobody knows.
   int64_t expected_ns = 0;
+  // Of a pass: for how much of its time its thread had a core, as far as that is known.
+  double core_share = 1;
 
   int64_t end_ns() const { return start_ns + duration_ns; }
 };
@@ -72,6 +76,8 @@ struct Timeline {
   // By rank: its place, and its number in the job (traces may leave ranks out).
   std::vector<TimelinePlace> places;
   std::vector<int32_t> rank_numbers;
+  // By stage, where every rank has one and all layers are alike; otherwise empty.
+  std::vector<int32_t> layers_of_stage;
   // In the order of their numbers.
   std::vector<TimelineStep> steps;
 };

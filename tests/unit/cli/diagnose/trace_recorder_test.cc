@@ -7,7 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "planner/cli/diagnose/chrome_trace.h"
+#include "planner/core/diagnose/diagnose.h"
 #include "planner/core/planner.h"
+#include "planner/core/timeline/timeline_of_iterations.h"
 #include "tests/unit/cli/diagnose/planned_times.h"
 #include "tests/unit/core/job_builder.h"
 
@@ -90,10 +93,45 @@ TEST(TraceRecorderTest, ClocksThatAgreeAreLeftAsTheyAre) {
   EXPECT_EQ(recorder.ToJson(), unchanged.ToJson());
 }
 
+// Waits for batches, and cores that others had, too.
+TEST(TraceRecorderTest, ATraceSaysAllThatIsDiagnosed) {
+  v1::Plan plan = MakePlan();
+  TraceRecorder recorder;
+  for (uint64_t i = 0; i < 3; ++i) {
+    plan.set_iteration(i);
+    v1::GetIterationResponse iteration =
+        Measured(plan, static_cast<int64_t>(i) * 1000 * kMillisecond, {0, 0, 0, 0});
+    for (v1::ReportIterationRequest& report : *iteration.mutable_reports()) {
+      report.set_waited_for_program_ns(plan.predicted().makespan_ns());
+      report.set_lone_pass_ns(10 * kMillisecond);
+      report.set_lone_pass_core_ns(8 * kMillisecond);
+    }
+    recorder.Add(std::move(iteration));
+  }
+  const auto direct = core::TimelineOfIterations(recorder.Measurements());
+  ASSERT_TRUE(direct.ok()) << direct.status();
+  const auto read = ParseChromeTrace("trace", recorder.ToJson());
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto of_direct = core::Diagnose(*direct), of_read = core::Diagnose(*read);
+  ASSERT_TRUE(of_direct.ok()) << of_direct.status();
+  ASSERT_TRUE(of_read.ok()) << of_read.status();
+  ASSERT_EQ(of_direct->causes.size(), of_read->causes.size());
+  ASSERT_GE(of_direct->causes.size(), 2u);
+  for (size_t i = 0; i < of_direct->causes.size(); ++i) {
+    EXPECT_EQ(of_direct->causes[i].kind, of_read->causes[i].kind);
+    EXPECT_NEAR(of_direct->causes[i].gain, of_read->causes[i].gain, 1e-3);
+  }
+  EXPECT_EQ(of_direct->causes[0].kind, core::CauseKind::kLateBatches);
+  EXPECT_EQ(of_direct->causes[1].kind, core::CauseKind::kSharedCores);
+  EXPECT_EQ(of_direct->causes[1].ring, (std::vector<int32_t>{0, 1, 2, 3}));
+  // Ranks of the first iteration had just started.
+  EXPECT_EQ(direct->steps[0].operations.size() + 4, direct->steps[1].operations.size());
+}
+
 TEST(TraceRecorderTest, OfALongRunTheLastIterationsAreHeld) {
   v1::Plan plan = MakePlan();
   const size_t bytes = Measured(plan, 0, {0, 0, 0, 0}).ByteSizeLong();
-  TraceRecorder recorder(bytes * 5 / 2);
+  TraceRecorder recorder(/*from_the_start=*/true, bytes * 5 / 2);
   for (uint64_t i = 0; i < 6; ++i) {
     plan.set_iteration(i);
     recorder.Add(Measured(plan, static_cast<int64_t>(i) * 1000 * kMillisecond, {0, 0, 0, 0}));

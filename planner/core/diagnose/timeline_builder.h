@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "planner/core/diagnose/timeline.h"
 
-namespace penstock::cli {
+namespace penstock::core {
 
 // What a trace says of an operation.
 struct OperationRecord {
@@ -27,15 +27,17 @@ struct OperationRecord {
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
   int64_t expected_ns = 0;
+  // See Operation.
+  double core_share = 1;
   // Where the order is known: the number of the operation on its rank in its step, in the order in which the
   // rank begins those of a stream, and the numbers of those that end before. -1: not known.
   int64_t id = -1;
   int64_t stream = 0;
-  std::vector<int64_t> after;
+  std::vector<int64_t> after = {};
 };
 
 // What an operation of the name is; of a name that is not known an operation of a rank alone.
-core::OperationKind KindOfName(const std::string& name);
+OperationKind KindOfName(const std::string& name);
 
 class TimelineBuilder {
  public:
@@ -43,11 +45,11 @@ class TimelineBuilder {
   absl::Status Add(OperationRecord record);
 
   // Possible errors: INVALID_ARGUMENT (no operations, or none that is a pass; a stage without ranks).
-  absl::StatusOr<core::Timeline> Build();
+  absl::StatusOr<Timeline> Build();
 
  private:
   struct Entry {
-    core::Operation operation;
+    Operation operation;
     int64_t id = -1;
     int64_t stream = 0;
     std::vector<int64_t> after;
@@ -59,9 +61,10 @@ class TimelineBuilder {
   };
 
   int32_t RankOf(const OperationRecord& record);
-  static absl::StatusOr<core::TimelineStep> StepOf(int64_t number, std::vector<Entry> entries);
-  static absl::Status KeepOrder(const std::vector<Entry>& entries, core::TimelineStep& step);
-  absl::Status PlaceRanks(core::Timeline& timeline) const;
+  static absl::StatusOr<TimelineStep> StepOf(int64_t number, std::vector<Entry> entries);
+  static void BeginWaitsTogether(TimelineStep& step);
+  static absl::Status KeepOrder(const std::vector<Entry>& entries, TimelineStep& step);
+  absl::Status PlaceRanks(Timeline& timeline) const;
 
   std::vector<Rank> ranks_;
   // By rank, replica and stage, where rank is -1 unless it is said.
@@ -71,4 +74,4 @@ class TimelineBuilder {
   std::map<int64_t, std::vector<Entry>> steps_;
 };
 
-}  // namespace penstock::cli
+}  // namespace penstock::core

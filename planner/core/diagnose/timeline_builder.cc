@@ -1,4 +1,4 @@
-#include "planner/cli/diagnose/timeline_builder.h"
+#include "planner/core/diagnose/timeline_builder.h"
 
 #include <algorithm>
 #include <iterator>
@@ -11,10 +11,8 @@
 #include "absl/strings/str_replace.h"
 #include "common/status/status_macros.h"
 
-namespace penstock::cli {
+namespace penstock::core {
 namespace {
-
-using core::OperationKind;
 
 // Traces have at most as many ranks, stages and micro-batches.
 constexpr int64_t kMost = 1'000'000;
@@ -37,6 +35,9 @@ absl::Status CheckRecord(const OperationRecord& record) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("micro_batch", record.micro_batch, -1, kMost));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("model_stage", record.model_stage, -1, kMostModelStages));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("duration in ns", record.duration_ns, 0, kLongestNs));
+  if (!(record.core_share > 0) || record.core_share > 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("core_share is ", record.core_share, "; must be above 0, at most 1"));
   return CheckRange("expected duration in ns", record.expected_ns, 0, kLongestNs);
 }
 
@@ -60,6 +61,10 @@ OperationKind KindOfName(const std::string& name) {
       {"backward-recv", OperationKind::kReceiveBackward},
       {"recv-backward", OperationKind::kReceiveBackward},
       {"wait", OperationKind::kWait},
+      {"batch-wait", OperationKind::kBatchWait},
+      {"data-wait", OperationKind::kBatchWait},
+      {"dataloader", OperationKind::kBatchWait},
+      {"data-loader", OperationKind::kBatchWait},
   };
   const auto found = kKinds->find(plain);
   if (found != kKinds->end()) return found->second;
@@ -77,7 +82,7 @@ absl::Status TimelineBuilder::Add(OperationRecord record) {
       return absl::InvalidArgumentError(absl::StrCat("rank ", record.rank, " is at replica ", record.replica,
                                                      ", stage ", record.stage, ", and elsewhere before"));
   }
-  core::Operation operation;
+  Operation operation;
   operation.rank = RankOf(record);
   operation.kind = KindOfName(record.name);
   // Without an order nobody knows what is waited for: the other end of a transfer, and what it takes, tell.
@@ -91,6 +96,7 @@ absl::Status TimelineBuilder::Add(OperationRecord record) {
   operation.start_ns = record.start_ns;
   operation.duration_ns = record.duration_ns;
   operation.expected_ns = record.expected_ns;
+  operation.core_share = record.core_share;
   steps_[record.step].push_back(
       {.operation = operation, .id = record.id, .stream = record.stream, .after = std::move(record.after)});
   return absl::OkStatus();
@@ -104,7 +110,7 @@ int32_t TimelineBuilder::RankOf(const OperationRecord& record) {
 }
 
 // Ranks that share a stage and a replica (tensor ranks) are replicas of their own: each talks to its like.
-absl::Status TimelineBuilder::PlaceRanks(core::Timeline& timeline) const {
+absl::Status TimelineBuilder::PlaceRanks(Timeline& timeline) const {
   std::map<std::pair<int64_t, int64_t>, std::set<std::pair<int64_t, int32_t>>> members;
   for (size_t i = 0; i < ranks_.size(); ++i)
     members[{ranks_[i].replica, ranks_[i].stage}].insert({ranks_[i].number, static_cast<int32_t>(i)});
@@ -134,19 +140,19 @@ absl::Status TimelineBuilder::PlaceRanks(core::Timeline& timeline) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<core::TimelineStep> TimelineBuilder::StepOf(int64_t number, std::vector<Entry> entries) {
+absl::StatusOr<TimelineStep> TimelineBuilder::StepOf(int64_t number, std::vector<Entry> entries) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& one, const Entry& other) {
     return std::tie(one.operation.rank, one.operation.start_ns) <
            std::tie(other.operation.rank, other.operation.start_ns);
   });
-  core::TimelineStep step;
+  TimelineStep step;
   step.number = number;
   std::map<std::pair<int32_t, int32_t>, int32_t> counts;
   // From 0 without gaps, whatever they are called.
   std::map<int32_t, int32_t> micro_batches;
   bool known_order = true;
   for (const Entry& entry : entries) {
-    core::Operation operation = entry.operation;
+    Operation operation = entry.operation;
     operation.number = counts[{operation.rank, operation.name}]++;
     // Whoever does not say which micro-batch a pass is of runs them in the same order on all stages.
     if (IsPassKind(operation.kind) && operation.micro_batch < 0) operation.micro_batch = operation.number;
@@ -156,18 +162,44 @@ absl::StatusOr<core::TimelineStep> TimelineBuilder::StepOf(int64_t number, std::
               .first->second;
     }
     step.operations.push_back(operation);
-    known_order = known_order && entry.id >= 0;
+    // What a rank waits for first needs no number.
+    known_order = known_order && (entry.id >= 0 || operation.kind == OperationKind::kBatchWait);
   }
+  BeginWaitsTogether(step);
   if (known_order) PENSTOCK_RETURN_IF_ERROR(KeepOrder(entries, step));
   return step;
 }
 
-absl::Status TimelineBuilder::KeepOrder(const std::vector<Entry>& entries, core::TimelineStep& step) {
+// A batch is waited for from when the last of those that wait is done with the step before: until then
+// nothing is lost.
+void TimelineBuilder::BeginWaitsTogether(TimelineStep& step) {
+  const auto first_wait = [](const Operation& operation) {
+    return operation.kind == OperationKind::kBatchWait && operation.number == 0;
+  };
+  int64_t begin_ns = INT64_MIN;
+  for (const Operation& operation : step.operations) {
+    if (first_wait(operation)) begin_ns = std::max(begin_ns, operation.start_ns);
+  }
+  for (Operation& operation : step.operations) {
+    if (!first_wait(operation)) continue;
+    const int64_t end_ns = std::max(begin_ns, operation.end_ns());
+    operation.start_ns = begin_ns;
+    operation.duration_ns = end_ns - begin_ns;
+  }
+}
+
+absl::Status TimelineBuilder::KeepOrder(const std::vector<Entry>& entries, TimelineStep& step) {
   std::map<std::pair<int32_t, int64_t>, int32_t> positions;
+  // By rank: its wait for the batch.
+  std::map<int32_t, int32_t> waits;
   // By rank, stream and id.
   std::map<std::tuple<int32_t, int64_t, int64_t>, int32_t> streams;
   for (size_t i = 0; i < entries.size(); ++i) {
     const int32_t rank = entries[i].operation.rank;
+    if (entries[i].id < 0) {
+      waits[rank] = static_cast<int32_t>(i);
+      continue;
+    }
     positions[{rank, entries[i].id}] = static_cast<int32_t>(i);
     streams[{rank, entries[i].stream, entries[i].id}] = static_cast<int32_t>(i);
   }
@@ -181,22 +213,26 @@ absl::Status TimelineBuilder::KeepOrder(const std::vector<Entry>& entries, core:
       step.after[i].push_back(found->second);
     }
   }
+  if (streams.empty()) return absl::OkStatus();
   for (auto before = streams.begin(), next = std::next(before); next != streams.end(); ++before, ++next) {
     const bool same_stream = std::get<0>(before->first) == std::get<0>(next->first) &&
                              std::get<1>(before->first) == std::get<1>(next->first);
     if (same_stream) step.after[next->second].push_back(before->second);
   }
+  for (const auto& [key, operation] : streams) {
+    const auto wait = waits.find(std::get<0>(key));
+    if (wait != waits.end() && step.after[operation].empty()) step.after[operation].push_back(wait->second);
+  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<core::Timeline> TimelineBuilder::Build() {
-  core::Timeline timeline;
+absl::StatusOr<Timeline> TimelineBuilder::Build() {
+  Timeline timeline;
   bool passes = false;
   for (auto& [number, entries] : steps_) {
-    PENSTOCK_ASSIGN_OR_RETURN(core::TimelineStep step, StepOf(number, std::move(entries)));
-    passes =
-        passes || std::any_of(step.operations.begin(), step.operations.end(),
-                              [](const core::Operation& operation) { return IsPassKind(operation.kind); });
+    PENSTOCK_ASSIGN_OR_RETURN(TimelineStep step, StepOf(number, std::move(entries)));
+    passes = passes || std::any_of(step.operations.begin(), step.operations.end(),
+                                   [](const Operation& operation) { return IsPassKind(operation.kind); });
     timeline.steps.push_back(std::move(step));
   }
   steps_.clear();
@@ -208,9 +244,9 @@ absl::StatusOr<core::Timeline> TimelineBuilder::Build() {
   for (const auto& [name, position] : name_positions_) timeline.names[position] = name;
   PENSTOCK_RETURN_IF_ERROR(PlaceRanks(timeline));
   int64_t works = 0;
-  for (const core::TimelineStep& step : timeline.steps) {
+  for (const TimelineStep& step : timeline.steps) {
     int32_t most = 0;
-    for (const core::Operation& operation : step.operations) most = std::max(most, operation.micro_batch + 1);
+    for (const Operation& operation : step.operations) most = std::max(most, operation.micro_batch + 1);
     works += int64_t{most} * timeline.replicas;
   }
   if (works > kMostWorks) {
@@ -220,4 +256,4 @@ absl::StatusOr<core::Timeline> TimelineBuilder::Build() {
   return timeline;
 }
 
-}  // namespace penstock::cli
+}  // namespace penstock::core

@@ -1,22 +1,19 @@
-#include "planner/cli/plan_messages.h"
+#include "planner/core/timeline/plan_messages.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
 
-namespace penstock::cli {
+namespace penstock::core {
 namespace {
-
-using core::ClockMessage;
 
 // All pairs of as many ranks say more than pairs with the first do; of more it would be too many.
 constexpr size_t kMostRanksInPairs = 16;
 
 class MessageFinder {
  public:
-  MessageFinder(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank)
-      : plan_(plan) {
+  MessageFinder(const v1::Plan& plan, const TimesByRank& times_by_rank) : plan_(plan) {
     const size_t ranks = std::min(times_by_rank.size(), static_cast<size_t>(plan.programs_size()));
     for (uint32_t rank = 0; rank < ranks; ++rank)
       for (const InstructionTime& time : times_by_rank[rank]) Look(rank, time);
@@ -93,9 +90,8 @@ class MessageFinder {
 
 }  // namespace
 
-std::vector<ClockMessage> MessagesOf(const v1::Plan& plan,
-                                     const std::vector<std::vector<InstructionTime>>& times_by_rank) {
+std::vector<ClockMessage> MessagesOf(const v1::Plan& plan, const TimesByRank& times_by_rank) {
   return MessageFinder(plan, times_by_rank).Messages();
 }
 
-}  // namespace penstock::cli
+}  // namespace penstock::core

@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "penstock/v1/plan.pb.h"
-#include "planner/cli/trace.h"
 #include "planner/core/clocks/align_clocks.h"
+#include "planner/core/timeline/instruction_time.h"
 
-namespace penstock::cli {
+namespace penstock::core {
 
 // Transfers, and sums of gradients and of the norm, which end on no rank before all have begun.
 // `times_by_rank` as in Trace::AddMeasured. Of a group of many ranks each has messages with the first alone.
-std::vector<core::ClockMessage> MessagesOf(const v1::Plan& plan,
-                                           const std::vector<std::vector<InstructionTime>>& times_by_rank);
+std::vector<ClockMessage> MessagesOf(const v1::Plan& plan, const TimesByRank& times_by_rank);
 
-}  // namespace penstock::cli
+}  // namespace penstock::core

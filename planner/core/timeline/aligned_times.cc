@@ -1,0 +1,80 @@
+#include "planner/core/timeline/aligned_times.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/timeline/plan_messages.h"
+
+namespace penstock::core {
+namespace {
+
+// By the wall clock of each rank, since `origin_unix_ns`.
+TimesByRank TimesOf(const MeasuredIteration& iteration, int64_t origin_unix_ns) {
+  TimesByRank times(iteration.plan->programs_size());
+  for (const v1::ReportIterationRequest* report : iteration.reports) {
+    if (report->rank() >= times.size()) continue;
+    const int64_t offset = report->started_unix_ns() - origin_unix_ns;
+    for (const v1::MeasuredInstruction& measured : report->instructions()) {
+      times[report->rank()].push_back({.id = measured.id(),
+                                       .start_ns = offset + measured.start_ns(),
+                                       .duration_ns = measured.duration_ns()});
+    }
+  }
+  return times;
+}
+
+std::vector<BatchWait> WaitsOf(const MeasuredIteration& iteration, int64_t origin_unix_ns) {
+  std::vector<BatchWait> waits(iteration.plan->programs_size());
+  if (iteration.begins_epoch) return waits;
+  for (const v1::ReportIterationRequest* report : iteration.reports) {
+    if (report->rank() >= waits.size()) continue;
+    const int64_t waited_ns = report->waited_for_program_ns();
+    waits[report->rank()] = {.start_ns = report->started_unix_ns() - waited_ns - origin_unix_ns,
+                             .duration_ns = waited_ns};
+  }
+  return waits;
+}
+
+void Move(const RankClock& clock, std::vector<InstructionTime>& times) {
+  for (InstructionTime& time : times) {
+    const int64_t end_ns = clock.ToReference(time.start_ns + time.duration_ns);
+    time.start_ns = clock.ToReference(time.start_ns);
+    time.duration_ns = std::max<int64_t>(0, end_ns - time.start_ns);
+  }
+}
+
+}  // namespace
+
+AlignedTimes AlignTimes(absl::Span<const MeasuredIteration> iterations) {
+  AlignedTimes aligned;
+  if (iterations.empty()) return aligned;
+  // Small numbers: doubles do not hold nanoseconds since 1970.
+  const int64_t origin_unix_ns =
+      iterations.front().reports.empty() ? 0 : iterations.front().reports.front()->started_unix_ns();
+  std::vector<std::vector<ClockMessage>> messages;
+  uint32_t ranks = 0;
+  for (const MeasuredIteration& iteration : iterations) {
+    aligned.times.push_back(TimesOf(iteration, origin_unix_ns));
+    aligned.waits.push_back(WaitsOf(iteration, origin_unix_ns));
+    messages.push_back(MessagesOf(*iteration.plan, aligned.times.back()));
+    ranks = std::max(ranks, static_cast<uint32_t>(iteration.plan->programs_size()));
+  }
+  aligned.clocks = AlignClocks(ranks, messages);
+  for (size_t i = 0; i < aligned.times.size(); ++i) {
+    for (size_t rank = 0; rank < aligned.times[i].size(); ++rank) {
+      Move(aligned.clocks[i][rank], aligned.times[i][rank]);
+      BatchWait& wait = aligned.waits[i][rank];
+      wait.start_ns = aligned.clocks[i][rank].ToReference(wait.start_ns);
+    }
+  }
+  return aligned;
+}
+
+int64_t EarliestStart(const TimesByRank& times) {
+  int64_t earliest = std::numeric_limits<int64_t>::max();
+  for (const std::vector<InstructionTime>& of_rank : times)
+    for (const InstructionTime& time : of_rank) earliest = std::min(earliest, time.start_ns);
+  return earliest == std::numeric_limits<int64_t>::max() ? 0 : earliest;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,19 @@
+// When an instruction of a rank ran.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace penstock::core {
+
+// Nanoseconds on a clock that all ranks of an iteration share, or on the rank's own.
+struct InstructionTime {
+  // Instruction.id in the rank's program.
+  uint32_t id = 0;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+};
+
+using TimesByRank = std::vector<std::vector<InstructionTime>>;
+
+}  // namespace penstock::core
