@@ -20,6 +20,14 @@
 
 namespace penstock {
 
+// An iteration and the costs that it was planned with.
+struct CostedIteration {
+  HeldIteration values;
+  v1::CostProfile profile = {};
+  // The first of its epoch.
+  bool begins_epoch = false;
+};
+
 // Plans the batches of one job. Thread-safe, deterministic, and without side effects. What may take long
 // takes a token and ends with CANCELLED soon after it is stopped (planner/core/parallel/stop.h).
 class BatchPlanner {
@@ -87,6 +95,12 @@ class BatchPlannerFactory {
   virtual absl::StatusOr<std::optional<core::Calibration>> Calibrate(
       const v1::JobSpec& job, absl::Span<const v1::Topology> topologies, const v1::CostProfile& in_effect,
       const std::vector<HeldIteration>& iterations, core::StopToken stop) const = 0;
+
+  // Where the time of iterations went, without what right costs would bring. Computes for up to seconds;
+  // pure. Thread-safe. Possible errors: INVALID_ARGUMENT (what was reported of an iteration does not go
+  // together), CANCELLED.
+  virtual absl::StatusOr<v1::JobDiagnosis> Diagnose(const std::vector<CostedIteration>& iterations,
+                                                    core::StopToken stop) const = 0;
 
   // The same of single passes. Possible errors: INVALID_ARGUMENT (job, or passes[i]: named), CANCELLED.
   virtual absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,

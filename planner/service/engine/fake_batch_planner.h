@@ -259,6 +259,21 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     return calibration;
   }
 
+  // Names rank 1 as slow.
+  absl::StatusOr<v1::JobDiagnosis> Diagnose(const std::vector<CostedIteration>& iterations,
+                                            core::StopToken) const override {
+    v1::JobDiagnosis diagnosis;
+    diagnosis.set_first_iteration(iterations.front().values.batch->iteration());
+    diagnosis.set_end_iteration(iterations.back().values.batch->iteration() + 1);
+    v1::DiagnosedCause* const cause = diagnosis.add_causes();
+    cause->set_cause("slow_rank");
+    cause->set_description("rank 1 is slow");
+    cause->set_advice("mend it");
+    cause->set_gain(0.25);
+    cause->add_ranks(1);
+    return diagnosis;
+  }
+
   absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,
                                                     core::StopToken) const override {
     core::Calibration calibration;

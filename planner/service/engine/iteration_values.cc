@@ -1,10 +1,19 @@
 #include "planner/service/engine/iteration_values.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace penstock {
 
 size_t MemoryBytesOf(const google::protobuf::Message& message) { return message.SpaceUsedLong(); }
+
+bool IsMeasured(const HeldIteration& iteration, size_t ranks) {
+  if (iteration.batch == nullptr || iteration.plan == nullptr || iteration.reports.size() != ranks)
+    return false;
+  return std::ranges::all_of(iteration.reports, [](const ReportPtr& report) {
+    return report->instructions_size() > 0 && report->duration_ns() > 0;
+  });
+}
 
 void IterationValues::PutBatch(BatchPtr batch, int64_t planning_bytes) {
   Values& values = iterations_[batch->iteration()];

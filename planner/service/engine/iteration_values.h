@@ -27,6 +27,9 @@ struct HeldIteration {
   std::vector<ReportPtr> reports;
 };
 
+// Whether everything is there, with measurements of all ranks.
+bool IsMeasured(const HeldIteration& iteration, size_t ranks);
+
 // Bytes of memory that a message takes, more or less.
 size_t MemoryBytesOf(const google::protobuf::Message& message);
 

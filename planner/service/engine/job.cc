@@ -32,6 +32,7 @@ Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& servi
       serialized_spec_(spec_.SerializeAsString()),
       services_(services),
       messages_(services.streams, services.quotas, payer_, services.message_bytes),
+      diagnoses_(std::make_shared<JobDiagnoses>(services, id_, payer_)),
       state_(std::move(state)),
       events_(events),
       snapshot_events_(events),
@@ -119,6 +120,8 @@ v1::JobStatus Job::StatusLocked() const {
   if (const absl::Status store = services_.journal->health(); !store.ok() && !stopped_)
     status.set_store_failure(std::string(store.message()));
   if (const std::optional<double> drift = length_drift_.share()) status.set_length_drift(*drift);
+  if (std::optional<v1::JobDiagnosis> diagnosis = diagnoses_->last())
+    *status.mutable_diagnosis() = *std::move(diagnosis);
   const absl::Time now = services_.clock->Now();
   for (v1::WorkerStatus& worker : *status.mutable_workers())
     worker.set_heartbeat_age_ms(absl::ToInt64Milliseconds(heartbeats_.Silence(worker.rank(), now)));
@@ -250,6 +253,7 @@ absl::Status Job::Delete(bool force) {
     tickets.push_back(std::move(fitting_));
     tickets.push_back(std::move(change_));
   }
+  diagnoses_->Stop();
   LogInfo("job deleted", {{"job", id_}});
   for (const PlanningTicketPtr& ticket : tickets) {
     if (ticket != nullptr) services_.pool->Cancel(ticket);
@@ -280,6 +284,7 @@ void Job::Stop() {
     stopped_ = true;
     waiting.swap(await_preparation_);
   }
+  diagnoses_->Stop();
   for (const auto& [waiter, prepared] : waiting)
     prepared(absl::UnavailableError("the planner stops; try again"));
   readers_.WakeAll();

@@ -29,6 +29,7 @@
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/service/engine/heartbeats.h"
 #include "planner/service/engine/iteration_values.h"
+#include "planner/service/engine/job_diagnoses.h"
 #include "planner/service/engine/job_services.h"
 #include "planner/service/engine/program_messages.h"
 #include "planner/service/engine/program_subscription.h"
@@ -347,6 +348,11 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::Status KeepReportLocked(const v1::ReportIterationRequest& report, const std::vector<v1::Op>& ops)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  HeldIteration HeldLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The last that are complete, as far as they are in memory.
+  std::vector<CostedIteration> LastMeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DiagnoseIfDue();
+
   // program_subscription.cc
   absl::Status CheckReaderLocked(const v1::StreamProgramsRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -379,6 +385,7 @@ class Job : public std::enable_shared_from_this<Job> {
   WakeList readers_;
   StreamReaders stream_readers_;
   ProgramMessages messages_;
+  const std::shared_ptr<JobDiagnoses> diagnoses_;
 
   mutable Mutex mutex_;
   JobState state_ ABSL_GUARDED_BY(mutex_);

@@ -113,15 +113,8 @@ std::vector<HeldIteration> Job::MeasuredLocked() const {
     from = spec_.first_iteration() + 1;
   std::vector<HeldIteration> iterations;
   for (uint64_t iteration = from; iteration < completed; ++iteration) {
-    HeldIteration held = {.batch = values_.batch(iteration),
-                          .plan = values_.plan(iteration),
-                          .reports = values_.reports(iteration)};
-    const bool measured = std::all_of(held.reports.begin(), held.reports.end(), [](const ReportPtr& report) {
-      return report->instructions_size() > 0 && report->duration_ns() > 0;
-    });
-    if (held.batch == nullptr || held.plan == nullptr || held.reports.size() != state_.ranks() || !measured)
-      continue;
-    iterations.push_back(std::move(held));
+    HeldIteration held = HeldLocked(iteration);
+    if (IsMeasured(held, state_.ranks())) iterations.push_back(std::move(held));
   }
   return iterations;
 }

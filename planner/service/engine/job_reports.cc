@@ -149,8 +149,45 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
   TellOfEnds(ended, summaries);
   if (status.ok()) readers_.WakeAll();
   Recalibrate();
+  DiagnoseIfDue();
   PlanMore();
   return status;
+}
+
+HeldIteration Job::HeldLocked(uint64_t iteration) const {
+  return {.batch = values_.batch(iteration),
+          .plan = values_.plan(iteration),
+          .reports = values_.reports(iteration)};
+}
+
+std::vector<CostedIteration> Job::LastMeasuredLocked() const {
+  std::vector<CostedIteration> iterations;
+  const uint64_t completed = state_.progress().completed();
+  const uint64_t first = completed - std::min(completed, JobDiagnoses::kMostIterations);
+  for (uint64_t iteration = std::max(first, spec_.first_iteration()); iteration < completed; ++iteration) {
+    CostedIteration one = {.values = HeldLocked(iteration)};
+    if (!IsMeasured(one.values, state_.ranks())) continue;
+    const store::v1::CostsRevised* const costs = state_.CostsOf(iteration);
+    one.profile = costs == nullptr ? spec_.profile() : costs->profile();
+    const std::vector<ReportPtr> before =
+        iteration > 0 ? values_.reports(iteration - 1) : std::vector<ReportPtr>();
+    one.begins_epoch = iteration == spec_.first_iteration() ||
+                       (!before.empty() && before.front()->epoch() != one.values.reports.front()->epoch());
+    iterations.push_back(std::move(one));
+  }
+  return iterations;
+}
+
+void Job::DiagnoseIfDue() {
+  std::vector<CostedIteration> iterations;
+  uint64_t completed = 0;
+  {
+    MutexLock lock(&mutex_);
+    completed = state_.progress().completed();
+    if (stopped_ || deleted_ || !diagnoses_->IsDue(completed)) return;
+    iterations = LastMeasuredLocked();
+  }
+  diagnoses_->Begin(completed, std::move(iterations));
 }
 
 }  // namespace penstock

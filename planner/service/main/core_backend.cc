@@ -13,10 +13,13 @@
 #include "planner/core/calibrate/passes_from_proto.h"
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/plan_of_mesh.h"
+#include "planner/core/diagnose/cause_words.h"
+#include "planner/core/diagnose/diagnose.h"
 #include "planner/core/planner.h"
 #include "planner/core/strategies/calibrate_strategy.h"
 #include "planner/core/strategies/strategy_planner.h"
 #include "planner/core/strategies/strategy_specs.h"
+#include "planner/core/timeline/timeline_of_iterations.h"
 #include "planner/core/verify/check_plan.h"
 
 namespace penstock {
@@ -85,6 +88,24 @@ v1::Batch TypicalBatch(const v1::PlanningOptions& planning) {
   return batch;
 }
 
+v1::JobDiagnosis ToProto(const core::Timeline& timeline, const core::Diagnosis& diagnosis) {
+  v1::JobDiagnosis proto;
+  proto.set_first_iteration(timeline.steps.front().number);
+  proto.set_end_iteration(timeline.steps.back().number + 1);
+  proto.set_measured_ns(diagnosis.measured_ns);
+  proto.set_ideal_ns(diagnosis.ideal_ns);
+  proto.set_replay_error(diagnosis.replay_error);
+  for (const core::Cause& cause : diagnosis.causes) {
+    v1::DiagnosedCause* const one = proto.add_causes();
+    one->set_cause(core::NameOfCause(cause.kind));
+    one->set_description(core::DescribeCause(timeline, cause));
+    one->set_advice(core::AdviceFor(cause.kind));
+    one->set_gain(std::max(0.0, cause.gain));
+    for (const int32_t rank : core::RanksOfCause(cause)) one->add_ranks(timeline.rank_numbers[rank]);
+  }
+  return proto;
+}
+
 // The first of those that most iterations ran on.
 int MostFrequentStrategy(const std::vector<HeldIteration>& iterations) {
   std::map<uint32_t, int> counts;
@@ -143,6 +164,25 @@ absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(
   }
   return core::CalibrateStrategy(job, strategy, topologies[static_cast<size_t>(strategy)], in_effect,
                                  observed, run_tasks_, stop);
+}
+
+absl::StatusOr<v1::JobDiagnosis> CorePlannerFactory::Diagnose(const std::vector<CostedIteration>& iterations,
+                                                              core::StopToken stop) const {
+  std::vector<core::MeasuredIteration> measured;
+  std::deque<v1::Plan> plans;
+  for (const CostedIteration& iteration : iterations) {
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, iteration.values.plan->Plan());
+    core::MeasuredIteration& one = measured.emplace_back();
+    one.plan = &plans.emplace_back(std::move(plan));
+    one.profile = &iteration.profile;
+    one.begins_epoch = iteration.begins_epoch;
+    for (const ReportPtr& report : iteration.values.reports) one.reports.push_back(report.get());
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const core::Timeline timeline, core::TimelineOfIterations(measured));
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
+  PENSTOCK_ASSIGN_OR_RETURN(const core::Diagnosis diagnosis, core::Diagnose(timeline));
+  return ToProto(timeline, diagnosis);
 }
 
 absl::StatusOr<core::Calibration> CorePlannerFactory::CalibratePasses(const v1::ReviseCostsRequest& request,

@@ -31,6 +31,8 @@ class CorePlannerFactory final : public BatchPlannerFactory {
                                                              const v1::CostProfile& in_effect,
                                                              const std::vector<HeldIteration>& iterations,
                                                              core::StopToken stop) const override;
+  absl::StatusOr<v1::JobDiagnosis> Diagnose(const std::vector<CostedIteration>& iterations,
+                                            core::StopToken stop) const override;
   absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,
                                                     core::StopToken stop) const override;
 

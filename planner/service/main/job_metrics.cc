@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/names/part_name.h"
 #include "common/ratio/ratio.h"
 #include "planner/service/main/seconds.h"
@@ -88,6 +90,30 @@ MetricSamples SlowLinkFactors(const PlannerEngine& engine) {
                           {"from", absl::StrCat(link.from())},
                           {"to", absl::StrCat(link.to())}},
                          link.factor()});
+  }
+  return samples;
+}
+
+// Of many ranks the first: a label is no list of a thousand.
+std::string RanksLabel(const v1::DiagnosedCause& cause) {
+  constexpr int kMostRanks = 8;
+  std::vector<std::string> ranks;
+  for (int i = 0; i < std::min(cause.ranks_size(), kMostRanks); ++i)
+    ranks.push_back(absl::StrCat(cause.ranks(i)));
+  if (cause.ranks_size() > kMostRanks) ranks.emplace_back("...");
+  return absl::StrJoin(ranks, ",");
+}
+
+MetricSamples CauseGains(const PlannerEngine& engine) {
+  MetricSamples samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    if (!Runs(status)) continue;
+    for (const v1::DiagnosedCause& cause : status.diagnosis().causes()) {
+      samples.push_back(
+          {{{kJobLabel, status.job_id()}, {"cause", cause.cause()}, {"ranks", RanksLabel(cause)}},
+           cause.gain()});
+    }
   }
   return samples;
 }
@@ -343,6 +369,10 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "How many times as long as over others of its kind transfers take over a link, by fitted costs: of "
       "slow links, of jobs that run.",
       SlowLinkFactors);
+  add("penstock_cause_gain_ratio",
+      "Share of the time of a job's last iterations that mending a cause would save, by replay, of jobs that "
+      "run.",
+      CauseGains);
   add("penstock_length_drift_ratio",
       "Share of the tokens of a job's last batches in samples of other lengths than those that its stages "
       "and strategies were chosen for.",

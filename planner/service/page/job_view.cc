@@ -52,6 +52,7 @@ std::string JobsAsJson(const PlannerEngine& engine) {
   for (const auto& job : engine.Jobs()) {
     *response.add_jobs() = job->Status();
     response.mutable_jobs()->rbegin()->clear_workers();
+    response.mutable_jobs()->rbegin()->clear_diagnosis();
   }
   return ToJson(response);
 }

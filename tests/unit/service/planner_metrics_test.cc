@@ -242,6 +242,21 @@ TEST_F(PlannerMetricsTest, SlowRanksAndLinksOfTheCostsShowOfJobsThatRun) {
   engine_->Shutdown(absl::Seconds(20));
 }
 
+TEST_F(PlannerMetricsTest, WhatMendingACauseWouldSaveShowsOfJobsThatRun) {
+  Open();
+  Watch();
+  const auto job = Register(MakeJob("job"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 4)).ok());
+  FormEpoch(*job, 101);
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_cause_gain_ratio{")));
+  Train(job, 0, 4, 101);
+  while (!job->Status().has_diagnosis()) std::this_thread::yield();
+  EXPECT_THAT(
+      registry_.Text(),
+      HasSubstr("penstock_cause_gain_ratio{cause=\"slow_rank\",ranks=\"1\",training_job=\"job\"} 0.25\n"));
+  engine_->Shutdown(absl::Seconds(20));
+}
+
 TEST_F(PlannerMetricsTest, StrategiesThatHoldShowOfJobsThatHaveSome) {
   Open();
   Watch();

@@ -94,6 +94,16 @@ function iterationRow(one) {
           timeOfNanoseconds(one.planning_time_ns), withCommas(one.planned_ahead), timeOfNanoseconds(one.waited_for_program_ns)];
 }
 
+// What mending each cause would save, by replay of its last iterations.
+function showCauses({diagnosis}) {
+  const causes = diagnosis?.causes ?? [];
+  byId("causes-box").hidden = causes.length === 0;
+  if (causes.length === 0) return;
+  const {first_iteration: first, end_iteration: end} = diagnosis;
+  setText(byId("causes-note"), `Iterations ${withCommas(first)} to ${withCommas(end - 1)}; gains do not add up. More: penstock diagnose`);
+  fillTable(byId("causes"), causes.map((one) => [share(one.gain), {text: one.description, className: "words"}, {text: one.advice, className: "words"}]));
+}
+
 // `data`: the answer to data/job.
 export function showJob({job: {status, job: spec, iterations}, history}) {
   byId("job").hidden = false;
@@ -103,6 +113,7 @@ export function showJob({job: {status, job: spec, iterations}, history}) {
   setText(byId("job-model"), subtitle(spec));
   showText(byId("job-failure"), status.failure);
   fillFigures(byId("figures"), figuresOf(status, spec, iterations));
+  showCauses(status);
   for (const chart of charts) chart.update(history);
   const points = history.iterations_per_point;
   setText(byId("history-note"), points > 1 ? `A point of these charts is the mean of ${points} iterations.` : "");
