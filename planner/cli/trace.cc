@@ -134,11 +134,13 @@ void Trace::AddMeasured(const v1::Plan& plan, const core::TimesByRank& times_by_
   const int ranks = std::min(plan.programs_size(), static_cast<int>(times_by_rank.size()));
   const std::vector<GroupPlace> places = PlacesOf(plan);
   const std::vector<double> factors = core::SlowFactors(plan, profile);
+  std::vector<std::map<uint32_t, core::WaitCause>> waits = core::WaitCauses(plan, times_by_rank);
   for (int rank = 0; rank < ranks; ++rank) {
     AddProgram(plan, rank,
                {.place = PlaceName(MeshOfReplica(plan, plan.programs(rank).replica()), places[rank]),
                 .slow_factor = factors[rank],
-                .core_share = core_shares.empty() ? 1 : core_shares[rank]},
+                .core_share = core_shares.empty() ? 1 : core_shares[rank],
+                .waits = std::move(waits[rank])},
                times_by_rank[rank]);
   }
 }
@@ -218,6 +220,11 @@ void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& inst
   Json arguments = ArgumentsOf(plan, plan.programs(rank), instruction);
   if (look.slow_factor > 1 && core::IsPass(instruction.op())) arguments["slow_factor"] = look.slow_factor;
   if (look.core_share < 1 && core::IsLonePass(instruction)) arguments["core_share"] = look.core_share;
+  if (const auto wait = look.waits.find(instruction.id()); wait != look.waits.end()) {
+    arguments["waits_for_rank"] = wait->second.rank;
+    arguments["until_it_began_ms"] = Milliseconds(wait->second.late_ns);
+    arguments["then_ms"] = Milliseconds(wait->second.transfer_ns);
+  }
   events_.push_back(Dump({{"ph", "X"},
                           {"name", NameOf(plan.programs(rank), instruction)},
                           {"cat", CategoryOf(instruction)},

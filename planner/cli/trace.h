@@ -16,12 +16,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "penstock/v1/cost_profile.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/timeline/instruction_time.h"
+#include "planner/core/timeline/wait_causes.h"
 
 namespace penstock::cli {
 
@@ -55,6 +57,8 @@ class Trace {
     // By what the plan's costs say that its stage group is slow; 1: it is not.
     double slow_factor = 1;
     double core_share = 1;
+    // By id: of instructions that wait.
+    std::map<uint32_t, core::WaitCause> waits;
   };
   void AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
                   const std::vector<InstructionTime>& times);
