@@ -7,12 +7,11 @@
 #include "absl/time/clock.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/refused_quota.h"
+#include "planner/core/contract/look_ahead.h"
 
 namespace penstock::cli {
 namespace {
 
-// JobSpec.look_ahead_window of 0.
-constexpr uint64_t kDefaultWindow = 16;
 // What is planned has its costs for good. A planner first fits them to four iterations (docs/costs.md): until
 // then it is given few batches, so that few are planned with costs that nobody has compared with anything.
 constexpr uint64_t kUntilCostsAreFitted = 5;
@@ -38,7 +37,7 @@ TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSou
       source_(source),
       patience_(patience),
       epochs_(epochs),
-      window_(job.look_ahead_window() > 0 ? job.look_ahead_window() : kDefaultWindow),
+      window_(core::LookAheadOf(job)),
       next_batch_(job.first_iteration()),
       next_summary_(job.first_iteration()),
       completed_(job.first_iteration()),

@@ -94,8 +94,8 @@ class Job : public std::enable_shared_from_this<Job> {
                                                  WakeList::Wake wake);
 
   // Journal::WhenDurable of the job.
-  void WhenDurable(Journal::Durable durable) const {
-    services_.journal->WhenDurable(key_, std::move(durable));
+  void WhenDurable(Journal::Durable durable, Urgency urgency = Urgency::kNow) const {
+    services_.journal->WhenDurable(key_, std::move(durable), urgency);
   }
 
   v1::JobState State() const;
@@ -136,8 +136,8 @@ class Job : public std::enable_shared_from_this<Job> {
   using Committed = std::function<void(Job&)>;
   using StoredBatches = decltype(JobChange::batches);
   // `event`: what happened. `batches`: those that it accepts. `committed` is called when it is durable.
-  void RecordLocked(store::v1::Event event, StoredBatches batches = {}, Committed committed = nullptr)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RecordLocked(store::v1::Event event, StoredBatches batches = {}, Committed committed = nullptr,
+                    Urgency urgency = Urgency::kNow) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   JobChange ChangeLocked(const store::v1::Event& event, StoredBatches batches)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyLocked(const store::v1::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -30,7 +30,7 @@ void Job::ApplyLocked(const store::v1::Event& event) {
   }
 }
 
-void Job::RecordLocked(store::v1::Event event, StoredBatches batches, Committed committed) {
+void Job::RecordLocked(store::v1::Event event, StoredBatches batches, Committed committed, Urgency urgency) {
   event.set_unix_ns(absl::ToUnixNanos(services_.clock->TimeOfDay()));
   JobChange change = ChangeLocked(event, std::move(batches));
   const uint64_t first_held = state_.first_held();
@@ -55,7 +55,8 @@ void Job::RecordLocked(store::v1::Event event, StoredBatches batches, Committed 
       payer_, std::move(change),
       committed == nullptr
           ? Journal::Committed()
-          : [self = shared_from_this(), committed = std::move(committed)] { committed(*self); });
+          : [self = shared_from_this(), committed = std::move(committed)] { committed(*self); },
+      urgency);
 }
 
 void Job::LogNewsLocked() {

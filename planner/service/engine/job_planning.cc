@@ -17,6 +17,8 @@ namespace {
 // Of one job that wait for the pool: enough to keep its threads busy, and no more, so that what is asked for
 // next is planned next.
 constexpr size_t kMostInPool = 32;
+// Plans of so many iterations behind the completed ones are delivered as soon as they can be.
+constexpr uint64_t kPlansNeededNow = 2;
 
 }  // namespace
 
@@ -180,15 +182,19 @@ void Job::KeepPlanLocked(PlannedBatch planned) {
     }
   }
   undelivered_.insert(iteration);
+  const bool is_far_ahead = iteration > state_.progress().completed() + kPlansNeededNow;
   store::v1::Event event;
   *event.mutable_iteration_planned() = std::move(planned.figures);
-  RecordLocked(std::move(event), {}, [iteration](Job& job) {
-    {
-      MutexLock lock(&job.mutex_);
-      job.undelivered_.erase(iteration);
-    }
-    job.readers_.WakeAll();
-  });
+  RecordLocked(
+      std::move(event), {},
+      [iteration](Job& job) {
+        {
+          MutexLock lock(&job.mutex_);
+          job.undelivered_.erase(iteration);
+        }
+        job.readers_.WakeAll();
+      },
+      is_far_ahead ? Urgency::kSoon : Urgency::kNow);
 }
 
 bool Job::IsDoneLocked(uint64_t iteration) const { return iteration < state_.progress().completed(); }

@@ -116,7 +116,7 @@ absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, con
   values_.PutReport(report);
   store::v1::Event event;
   *event.mutable_iteration_reported() = FiguresOf(ops, report);
-  RecordLocked(std::move(event));
+  RecordLocked(std::move(event), {}, nullptr, Urgency::kSoon);
   return absl::OkStatus();
 }
 
@@ -132,6 +132,8 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
     const uint64_t completed = state_.progress().completed();
     status = KeepReportLocked(report, ops);
     if (status.ok() && state_.progress().completed() == completed) return status;
+    // Reports of the other ranks are written with the last one.
+    services_.journal->Hurry();
     for (auto it = state_.summaries().rbegin();
          it != state_.summaries().rend() && it->iteration() >= completed; ++it) {
       summaries.push_back(*it);

@@ -39,7 +39,7 @@ Journal::Journal(const JournalOptions& options, EventStore* store)
 
 Journal::~Journal() { Stop(absl::ZeroDuration()); }
 
-void Journal::Append(const std::string& owner, JobChange change, Committed committed) {
+void Journal::Append(const std::string& owner, JobChange change, Committed committed, Urgency urgency) {
   const size_t bytes = BytesOf(change);
   const uint64_t job = change.job;
   const absl::Time now = absl::Now();
@@ -47,16 +47,27 @@ void Journal::Append(const std::string& owner, JobChange change, Committed commi
   queue_.Push(owner, {std::move(change), std::move(committed), bytes, now});
   waiting_bytes_ += bytes;
   ++progress_[job].appended;
+  urgent_ = urgent_ || urgency == Urgency::kNow;
   changed_.SignalAll();
 }
 
-void Journal::WhenDurable(uint64_t job, Durable durable) {
+void Journal::Hurry() {
+  MutexLock lock(&mutex_);
+  urgent_ = waiting_bytes_ > 0;
+  changed_.SignalAll();
+}
+
+void Journal::WhenDurable(uint64_t job, Durable durable, Urgency urgency) {
   absl::Status status;
   {
     MutexLock lock(&mutex_);
     if (const auto progress = progress_.find(job); progress != progress_.end()) {
       if (failure_.ok() && !ended_) {
         progress->second.waiters.push_back({progress->second.appended, std::move(durable)});
+        if (urgency == Urgency::kNow) {
+          urgent_ = true;
+          changed_.SignalAll();
+        }
         return;
       }
       status = Unavailable(failure_.ok() ? absl::UnavailableError("the planner stops") : failure_);
@@ -108,6 +119,12 @@ void Journal::Run() {
 bool Journal::AwaitWork() {
   MutexLock lock(&mutex_);
   while (waiting_bytes_ == 0 && !stopping_) changed_.Wait(&mutex_);
+  // What failed is tried again after pauses of its own.
+  while (group_.empty() && !urgent_ && !stopping_) {
+    const absl::Duration left = queue_.oldest() + options_.patience - absl::Now();
+    if (left <= absl::ZeroDuration()) break;
+    changed_.WaitWithTimeout(&mutex_, left);
+  }
   return waiting_bytes_ > 0 && !given_up_;
 }
 
@@ -122,6 +139,7 @@ absl::Span<const JobChange> Journal::NextGroup() {
     group_committed_.push_back(std::move(queued.committed));
   }
   writing_ = group_.size();
+  if (queue_.empty()) urgent_ = false;
   return group_;
 }
 

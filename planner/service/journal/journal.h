@@ -31,11 +31,17 @@
 
 namespace penstock {
 
+// How soon a change has to be written. What ranks report waits a little for what comes soon: so an iteration
+// takes few transactions, each of which is a write to the disk.
+enum class Urgency : uint8_t { kNow, kSoon };
+
 struct JournalOptions {
   // Of changes that wait to be written: beyond it health() is UNAVAILABLE.
   size_t max_waiting_bytes = size_t{256} << 20;
   // Of one transaction, unless one change has more: so long everybody else waits.
   size_t max_group_bytes = size_t{1} << 20;
+  // So long at most changes wait that are to be written soon, where nothing urgent comes.
+  absl::Duration patience = absl::Milliseconds(20);
   absl::Duration shortest_pause = absl::Milliseconds(20);
   absl::Duration longest_pause = absl::Seconds(1);
 };
@@ -55,13 +61,17 @@ class Journal {
   // `owner`: who shares the store with others, the same for all changes of a job. `committed` is called once
   // the change is durable, by the journal's thread and without a lock held; never when the store fails for
   // good. Changes of a job are written in the order of the calls.
-  void Append(const std::string& owner, JobChange change, Committed committed = nullptr);
+  void Append(const std::string& owner, JobChange change, Committed committed = nullptr,
+              Urgency urgency = Urgency::kNow);
+
+  // What is appended is to be written now.
+  void Hurry();
 
   // `durable` is called when all that was appended of the job before is durable and its `committed` calls
   // have returned, so that who is answered finds what follows from a change done: at once, by this thread,
   // when that is so already. With UNAVAILABLE when the store fails meanwhile: what was asked for may still
   // take effect later.
-  void WhenDurable(uint64_t job, Durable durable);
+  void WhenDurable(uint64_t job, Durable durable, Urgency urgency = Urgency::kNow);
 
   // OK while changes are written. Else UNAVAILABLE with the store's error, or that it is too far behind:
   // decide nothing that would have to be written.
@@ -116,6 +126,8 @@ class Journal {
   CondVar stop_asked_;
   CondVar end_reached_;
   ChangeQueue queue_ ABSL_GUARDED_BY(mutex_);
+  // Something in the queue is to be written now, or somebody waits for what is there.
+  bool urgent_ ABSL_GUARDED_BY(mutex_) = false;
   // Of the queue and the group.
   size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Taken out of the queue to be written; empty between two writes. How many, and when the first of them was

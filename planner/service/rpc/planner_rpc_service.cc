@@ -74,16 +74,18 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
 
 grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackServerContext* context,
                                                                const Found& found, const absl::Status& status,
-                                                               Ended ended) {
+                                                               Ended ended, Urgency urgency) {
   if (!status.ok()) {
     if (ended != nullptr) ended(status);
     return Answer(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  found.job->WhenDurable([reactor, ended = std::move(ended)](const absl::Status& durable) {
-    if (ended != nullptr) ended(durable);
-    reactor->Finish(ToGrpcStatus(durable));
-  });
+  found.job->WhenDurable(
+      [reactor, ended = std::move(ended)](const absl::Status& durable) {
+        if (ended != nullptr) ended(durable);
+        reactor->Finish(ToGrpcStatus(durable));
+      },
+      urgency);
   return reactor;
 }
 
@@ -99,10 +101,11 @@ absl::StatusOr<PlannerRpcService::Found> PlannerRpcService::Find(const grpc::Cal
 
 template <typename Request, typename Change>
 grpc::ServerUnaryReactor* PlannerRpcService::ChangeJob(grpc::CallbackServerContext* context,
-                                                       const Request& request, Change change) {
+                                                       const Request& request, Change change,
+                                                       Urgency urgency) {
   const absl::StatusOr<Found> found = Find(*context, request);
   if (!found.ok()) return Answer(context, found.status());
-  return AnswerWhenDurable(context, *found, change(*found->job));
+  return AnswerWhenDurable(context, *found, change(*found->job), nullptr, urgency);
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerContext* context,
@@ -221,7 +224,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* PlannerRpcService::StreamPrograms(
 grpc::ServerUnaryReactor* PlannerRpcService::ReportIteration(grpc::CallbackServerContext* context,
                                                              const v1::ReportIterationRequest* request,
                                                              v1::ReportIterationResponse*) {
-  return ChangeJob(context, *request, [&](Job& job) { return job.ReportIteration(*request); });
+  // The rank goes on meanwhile.
+  return ChangeJob(
+      context, *request, [&](Job& job) { return job.ReportIteration(*request); }, Urgency::kSoon);
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterWorker(grpc::CallbackServerContext* context,

@@ -85,13 +85,14 @@ class PlannerRpcService final : public PlannerCalls {
   // be empty.
   using Ended = std::function<void(const absl::Status&)>;
   static grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context, const Found& found,
-                                                     const absl::Status& status, Ended ended = nullptr);
+                                                     const absl::Status& status, Ended ended = nullptr,
+                                                     Urgency urgency = Urgency::kNow);
   template <typename Request>
   absl::StatusOr<Found> Find(const grpc::CallbackServerContext& context, const Request& request) const;
   // Answers with what `change` does to the job, once that is durable.
   template <typename Request, typename Change>
   grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context, const Request& request,
-                                      Change change);
+                                      Change change, Urgency urgency = Urgency::kNow);
   // Whether the caller may ask for plans of the job that the request names, if it does.
   absl::Status CheckPlanBatch(const grpc::CallbackServerContext& context, const PlannerEngine& engine,
                               const v1::PlanBatchRequest& request) const;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
+#include "planner/core/contract/look_ahead.h"
 #include "planner/service/state/check_log.h"
 #include "planner/service/state/expert_layers.h"
 #include "planner/service/state/summary.h"
@@ -15,7 +16,6 @@
 namespace penstock {
 namespace {
 
-constexpr uint32_t kDefaultWindow = 16;
 constexpr uint64_t kMinHistory = 64;
 constexpr uint64_t kMaxHistory = 65536;
 // Of a job without checkpoints: what a failure may have its workers do again.
@@ -24,9 +24,7 @@ constexpr uint64_t kHistoryWithoutCheckpoints = 1024;
 // disk, or have failed (--checkpoint-failures continue).
 constexpr uint64_t kHeldIntervals = 3;
 
-uint64_t WindowOf(const v1::JobSpec& spec) {
-  return spec.look_ahead_window() == 0 ? kDefaultWindow : spec.look_ahead_window();
-}
+uint64_t WindowOf(const v1::JobSpec& spec) { return core::LookAheadOf(spec); }
 
 uint64_t HistoryOf(const v1::JobSpec& spec) {
   const uint64_t interval = spec.training().checkpoint_interval();

@@ -105,6 +105,56 @@ TEST(JournalTest, WhatComesWhileAWriteRunsIsWrittenTogether) {
   EXPECT_EQ(committed, 99);
 }
 
+JournalOptions Patient() {
+  JournalOptions options;
+  options.patience = absl::Hours(1);
+  return options;
+}
+
+TEST(JournalTest, WhatIsNotUrgentIsWrittenTogetherWithWhatIs) {
+  HeldStore store;
+  Journal journal(Patient(), &store);
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence)
+    journal.Append("owner", Change(sequence), nullptr, Urgency::kSoon);
+  journal.Append("owner", Change(4));
+  EXPECT_TRUE(Await(journal).ok());
+  EXPECT_EQ(store.commits, 1);
+}
+
+TEST(JournalTest, WhoWaitsForWhatIsNotUrgentMayHurryIt) {
+  HeldStore store;
+  Journal journal(Patient(), &store);
+  journal.Append("owner", Change(1), nullptr, Urgency::kSoon);
+  Event answered;
+  journal.WhenDurable(
+      1, [&](const absl::Status&) { answered.Notify(); }, Urgency::kSoon);
+  EXPECT_EQ(store.commits, 0);
+  journal.Hurry();
+  EXPECT_TRUE(answered.Await());
+  EXPECT_EQ(store.commits, 1);
+}
+
+TEST(JournalTest, WhatIsNotUrgentIsWrittenAfterAWhile) {
+  HeldStore store;
+  JournalOptions options;
+  options.patience = absl::Milliseconds(1);
+  Journal journal(options, &store);
+  Event committed;
+  journal.Append(
+      "owner", Change(1), [&] { committed.Notify(); }, Urgency::kSoon);
+  EXPECT_TRUE(committed.Await());
+}
+
+TEST(JournalTest, WhatIsNotUrgentIsWrittenBeforeTheEnd) {
+  HeldStore store;
+  {
+    Journal journal(Patient(), &store);
+    journal.Append("owner", Change(1), nullptr, Urgency::kSoon);
+    journal.Stop(absl::Seconds(20));
+  }
+  EXPECT_EQ(store.commits, 1);
+}
+
 TEST(JournalTest, NobodyIsAnsweredBeforeWhatFollowsFromAChangeIsDone) {
   HeldStore store;
   Journal journal({}, &store);
