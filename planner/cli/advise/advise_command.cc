@@ -57,6 +57,8 @@ struct AdviseFlags {
   // 0: one way to train is sought, not a pool.
   int strategies = 0;
   int threads = 1;
+  // THREADS:FILE.
+  std::vector<std::string> thread_profiles;
   bool json = false;
 };
 
@@ -168,6 +170,7 @@ absl::Status CheckRunFlags(const CLI::App& command) {
                                                           "--strategies",
                                                           "--top",
                                                           "--threads",
+                                                          "--threads-profile",
                                                           "--json",
                                                           "--tls-ca",
                                                           "--tls-cert",
@@ -217,6 +220,10 @@ absl::Status RunAdviseOfRun(const AdviseFlags& flags, const Given& given) {
                            .given = given,
                            .ways = static_cast<int>(flags.top),
                            .threads = flags.threads};
+  for (const std::string& text : flags.thread_profiles) {
+    PENSTOCK_ASSIGN_OR_RETURN(ThreadProfile measured, ReadThreadProfile(text));
+    options.thread_profiles.push_back(std::move(measured));
+  }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) options.progress = ShowProgress;
   const absl::StatusOr<RunAdvice> advice = AdviseRun(run, options);
@@ -294,6 +301,11 @@ void AddRunFlags(CLI::App& command, AdviseFlags& flags) {
       "Folder of a run of penstock up, whose costs, batches and ranks are taken, as it measured "
       "them: what it would gain by other ways, and by each change alone");
   command.add_option("--job", flags.job, "The same of a job of --planner");
+  command.add_option(
+      "--threads-profile", flags.thread_profiles,
+      "With --from-run or --job: THREADS:FILE, what penstock profile measure --threads THREADS "
+      "measured of the model; what a run of so many threads a rank would gain. Several "
+      "may be given; that of the run's own number says how far two measurements differ");
   flags.planner.AddTo(command, kPlannerHelp);
   // Either of them, or these.
   command.get_option("--profile")->required(false);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
@@ -11,7 +14,9 @@
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/profile_file.h"
 #include "planner/cli/units.h"
+#include "planner/core/contract/look_ahead.h"
 
 namespace penstock::cli {
 namespace {
@@ -64,10 +69,37 @@ absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const C
   return others;
 }
 
-absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, TaskPool& pool) {
+std::vector<LeverValue> LeversToValue(const MeasuredRun& run, const RunAdviceOptions& options) {
   std::vector<LeverValue> values;
   for (Lever& lever : LeversOf(run.job, GlobalBatch(run)))
     values.push_back({.lever = std::move(lever), .reason = {}});
+  for (const ThreadProfile& measured : options.thread_profiles) {
+    Lever lever = {.name = "threads a rank",
+                   .now = "as it is",
+                   .instead = absl::StrCat(measured.threads),
+                   .flags = absl::StrCat("--threads ", measured.threads),
+                   .job = run.job};
+    *lever.job.mutable_profile() = measured.profile;
+    values.push_back({.lever = std::move(lever), .reason = {}});
+  }
+  return values;
+}
+
+// What ranks wait for their programs a longer look-ahead saves, as far as planning keeps up.
+LeverValue LookAheadLever(const MeasuredRun& run, double planned_ms) {
+  const uint32_t now = core::LookAheadOf(run.job);
+  return {.lever = {.name = "look-ahead",
+                    .now = absl::StrCat(now),
+                    .instead = absl::StrCat(2 * now),
+                    .flags = absl::StrCat("--look-ahead ", 2 * now),
+                    .job = run.job},
+          .reason = {},
+          .planned_ms = std::max(0.0, planned_ms - MeanWaitedMs(run))};
+}
+
+absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, const RunAdviceOptions& options,
+                                                    double planned_ms, TaskPool& pool) {
+  std::vector<LeverValue> values = LeversToValue(run, options);
   std::vector<absl::Status> statuses(values.size());
   pool.Run(static_cast<int>(values.size()), [&](int i) {
     const absl::StatusOr<int64_t> planned = PlannedNs(values[i].lever.job, run.batches);
@@ -81,6 +113,7 @@ absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, Task
     }
   });
   for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
+  values.push_back(LookAheadLever(run, planned_ms));
   std::ranges::stable_sort(values, [](const LeverValue& a, const LeverValue& b) {
     return a.feasible != b.feasible ? a.feasible : a.feasible && a.planned_ms < b.planned_ms;
   });
@@ -88,6 +121,18 @@ absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, Task
 }
 
 }  // namespace
+
+absl::StatusOr<ThreadProfile> ReadThreadProfile(const std::string& text) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  ThreadProfile measured;
+  if (!absl::SimpleAtoi(parts.first, &measured.threads) || measured.threads < 1 || parts.second.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--threads-profile '", text, "': give THREADS:FILE, e.g. 2:profile.json"));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(v1::ProfileFile file, ReadProfileFile("--threads-profile", parts.second));
+  measured.profile = std::move(*file.mutable_profile());
+  return measured;
+}
 
 absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& given, const RunAdviceOptions& options) {
   if (!given.job.strategies().empty()) {
@@ -107,7 +152,7 @@ absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& given, const RunAdviceOpt
   advice.planned_ms = MeanOfBatches(*planned, run);
   PENSTOCK_ASSIGN_OR_RETURN(advice.others, FindOthers(run, advice.present, options));
   if (options.levers) {
-    PENSTOCK_ASSIGN_OR_RETURN(advice.levers, ValueLevers(given, pool));
+    PENSTOCK_ASSIGN_OR_RETURN(advice.levers, ValueLevers(given, options, advice.planned_ms, pool));
   }
   return advice;
 }

@@ -41,6 +41,15 @@ struct RunAdvice {
   std::vector<LeverValue> levers;
 };
 
+// What was measured with so many threads a rank.
+struct ThreadProfile {
+  int threads = 1;
+  v1::CostProfile profile = {};
+};
+
+// "2:profile.json". Possible errors: INVALID_ARGUMENT (not of this form), those of ReadProfileFile.
+absl::StatusOr<ThreadProfile> ReadThreadProfile(const std::string& text);
+
 struct RunAdviceOptions {
   std::vector<v1::Policy> policies = {v1::POLICY_DYNAMIC, v1::POLICY_PACKED};
   Given given = {};
@@ -48,6 +57,8 @@ struct RunAdviceOptions {
   int ways = 5;
   int threads = 1;
   bool levers = true;
+  // Profiles of the model with other threads a rank, of ranks that compute on CPUs: each is a lever.
+  std::vector<ThreadProfile> thread_profiles = {};
   // Stages are chosen for the samples that the job names, as `penstock up` chooses them, and not for the
   // run's batches.
   bool own_typical_samples = false;

@@ -47,6 +47,52 @@ TEST(RunAdviceTest, FindsFasterWaysWithAsManyRanks) {
   }
 }
 
+const LeverValue* LeverOf(const RunAdvice& advice, const std::string& name) {
+  const auto found =
+      std::ranges::find_if(advice.levers, [&](const LeverValue& value) { return value.lever.name == name; });
+  return found == advice.levers.end() ? nullptr : &*found;
+}
+
+TEST(RunAdviceTest, ALongerLookAheadSavesWhatRanksWaitForPlans) {
+  MeasuredRun run = PaddedRun();
+  run.job.set_look_ahead_window(4);
+  for (IterationTimes& iteration : run.iterations) iteration.waited_ns = 2'000;
+  const auto advice = AdviseRun(run, {.ways = 1});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  const LeverValue* const lever = LeverOf(*advice, "look-ahead");
+  ASSERT_NE(lever, nullptr);
+  EXPECT_EQ(lever->lever.now, "4");
+  EXPECT_EQ(lever->lever.flags, "--look-ahead 8");
+  EXPECT_NEAR(advice->planned_ms - lever->planned_ms, 0.002, 1e-9);
+}
+
+TEST(RunAdviceTest, OtherThreadsAreWorthWhatTheirProfileSays) {
+  const MeasuredRun run = PaddedRun();
+  ThreadProfile twice = {.threads = 2, .profile = run.job.profile()};
+  for (v1::LayerCost& layer : *twice.profile.mutable_layers()) {
+    layer.mutable_forward()->set_target_token_ns(layer.forward().target_token_ns() / 2);
+    layer.mutable_forward()->set_target_square_ns(layer.forward().target_square_ns() / 2);
+    layer.mutable_forward()->set_fixed_ns(layer.forward().fixed_ns() / 2);
+  }
+  const auto advice =
+      AdviseRun(run, {.ways = 1, .thread_profiles = {{.threads = 1, .profile = run.job.profile()}, twice}});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  std::set<std::string> flags;
+  for (const LeverValue& value : advice->levers) {
+    if (value.lever.name != "threads a rank") continue;
+    flags.insert(value.lever.flags);
+    const double share = value.planned_ms / advice->planned_ms;
+    EXPECT_NEAR(share, value.lever.instead == "2" ? 0.5 : 1, 0.1);
+  }
+  EXPECT_THAT(flags, testing::ElementsAre("--threads 1", "--threads 2"));
+}
+
+TEST(RunAdviceTest, AThreadProfileOfAnotherFormIsRefused) {
+  EXPECT_THAT(ReadThreadProfile("profile.json").status().message(),
+              HasSubstr("--threads-profile 'profile.json'"));
+  EXPECT_THAT(ReadThreadProfile("0:profile.json").status().message(), HasSubstr("THREADS:FILE"));
+}
+
 TEST(RunAdviceTest, RecomputeThatMemoryDoesNotAskForIsLeftOut) {
   MeasuredRun run = PaddedRun();
   run.job.mutable_planning()->set_policy(v1::POLICY_DYNAMIC);
