@@ -118,7 +118,7 @@ TEST(RunAdviceTest, SaysWhatEachChangeAloneBrings) {
     EXPECT_NEAR(value.planned_ms, static_cast<double>(*planned) / 2e6, 1e-6);
   }
   EXPECT_EQ(names, (std::set<std::string>{"mesh", "policy", "schedule", "stage split", "recompute",
-                                          "divided optimizer state", "planning effort"}));
+                                          "divided optimizer state", "planning effort", "look-ahead"}));
 }
 
 TEST(RunAdviceTest, TheSameAnswerComesFromManyThreads) {
