@@ -142,6 +142,16 @@ nlohmann::ordered_json CausesJson(const v1::JobStatus& job) {
   return causes;
 }
 
+// Before costs were fitted there are no errors.
+nlohmann::ordered_json CostsJson(const v1::JobStatus& job) {
+  nlohmann::ordered_json json = {
+      {"version", job.costs_version()}, {"error_before", nullptr}, {"error_after", nullptr}};
+  if (!job.has_costs_errors()) return json;
+  json["error_before"] = job.costs_errors().before();
+  json["error_after"] = job.costs_errors().after();
+  return json;
+}
+
 nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
   return {{"job", job.job_id()},
           {"owner", job.owner()},
@@ -153,6 +163,7 @@ nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
           {"planned", job.planned_iteration()},
           {"completed", job.completed_iteration()},
           {"workers", job.workers_size()},
+          {"costs", CostsJson(job)},
           {"expert_loads", ExpertLoadsJson(job)},
           {"slow_links", SlowLinksJson(job)},
           {"causes", CausesJson(job)},
@@ -286,6 +297,19 @@ std::string ExpertLoadsText(const std::vector<v1::JobStatus>& jobs) {
   return text;
 }
 
+// "costs of job mix: version 3, fitted: off by 12.1 % before and 2.3 % after"; nothing of costs that were not.
+std::string CostsText(const std::vector<v1::JobStatus>& jobs) {
+  std::string text;
+  for (const v1::JobStatus& job : jobs) {
+    if (!job.has_costs_errors()) continue;
+    absl::StrAppendFormat(
+        &text, "\ncosts of job %s: version %d, fitted: off by %.1f %% before and %.1f %% after\n",
+        job.job_id(), job.costs_version(), 100 * job.costs_errors().before(),
+        100 * job.costs_errors().after());
+  }
+  return text;
+}
+
 // "links of job mix: from rank 1 to rank 2 transfers take 20.00 times as long as others".
 std::string SlowLinksText(const std::vector<v1::JobStatus>& jobs) {
   std::string text;
@@ -358,7 +382,7 @@ absl::Status RunStatus(const StatusFlags& flags) {
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
   PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, details), LossesTexts(jobs, details),
-                        ExpertLoadsText(jobs), SlowLinksText(jobs), CausesText(jobs), DriftText(jobs), "\n",
+                        CostsText(jobs), ExpertLoadsText(jobs), SlowLinksText(jobs), CausesText(jobs), DriftText(jobs), "\n",
                         WorkerTable(wanted)));
   if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.

@@ -181,6 +181,9 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
   static constexpr uint32_t kTooLarge = 77;
   // Takes until its preparation is stopped.
   static constexpr uint32_t kUntilStopped = 78;
+  // Of every fit.
+  static constexpr double kErrorBefore = 0.25;
+  static constexpr double kErrorAfter = 0.125;
 
   explicit FakeBatchPlannerFactory(FakeBatchPlanner::Gate gate = nullptr) : gate_(std::move(gate)) {}
 
@@ -241,6 +244,8 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     }
     if (!calibrates_) return std::nullopt;
     core::Calibration calibration;
+    calibration.error_before = kErrorBefore;
+    calibration.error_after = kErrorAfter;
     calibration.profile = in_effect;
     calibration.profile.set_version(in_effect.version() + 1);
     calibration.profile.clear_slow_ranks();

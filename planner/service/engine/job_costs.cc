@@ -245,6 +245,9 @@ void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& f
   *event.mutable_costs_revised()->mutable_profile() = calibration.profile;
   event.mutable_costs_revised()->set_from_iteration(from);
   event.mutable_costs_revised()->set_measured_before(fit.measured_before);
+  v1::PredictionErrors& errors = *event.mutable_costs_revised()->mutable_errors();
+  errors.set_before(calibration.error_before);
+  errors.set_after(calibration.error_after);
   RecordLocked(std::move(event));
   ForgetPlannersLocked();
   revised_planners_[{version, fit.strategies}] = std::move(planner);

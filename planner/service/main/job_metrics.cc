@@ -12,17 +12,13 @@
 #include "absl/strings/str_join.h"
 #include "common/names/part_name.h"
 #include "common/ratio/ratio.h"
+#include "planner/service/main/costs_metrics.h"
+#include "planner/service/main/job_samples.h"
 #include "planner/service/main/seconds.h"
 #include "planner/service/main/state_name.h"
 
 namespace penstock {
 namespace {
-
-constexpr char kJobLabel[] = "training_job";
-
-bool Runs(const v1::JobStatus& status) {
-  return status.state() == v1::JOB_STATE_RUNNING || status.state() == v1::JOB_STATE_DRAINING;
-}
 
 MetricSamples States(const PlannerEngine& engine) {
   MetricSamples samples;
@@ -61,35 +57,6 @@ MetricSamples HeartbeatAges(const PlannerEngine& engine) {
       samples.push_back({{{kJobLabel, status.job_id()}, {"rank", absl::StrCat(worker.rank())}},
                          static_cast<double>(worker.heartbeat_age_ms()) / kMillisecondsPerSecond});
     }
-  }
-  return samples;
-}
-
-// Of slow ranks alone.
-MetricSamples SlowFactors(const PlannerEngine& engine) {
-  MetricSamples samples;
-  for (const auto& job : engine.Jobs()) {
-    const v1::JobStatus status = job->Status();
-    if (!Runs(status)) continue;
-    for (const v1::WorkerStatus& worker : status.workers()) {
-      if (worker.slow_factor() > 0)
-        samples.push_back(
-            {{{kJobLabel, status.job_id()}, {"rank", absl::StrCat(worker.rank())}}, worker.slow_factor()});
-    }
-  }
-  return samples;
-}
-
-MetricSamples SlowLinkFactors(const PlannerEngine& engine) {
-  MetricSamples samples;
-  for (const auto& job : engine.Jobs()) {
-    const v1::JobStatus status = job->Status();
-    if (!Runs(status)) continue;
-    for (const v1::SlowLink& link : status.slow_links())
-      samples.push_back({{{kJobLabel, status.job_id()},
-                          {"from", absl::StrCat(link.from())},
-                          {"to", absl::StrCat(link.to())}},
-                         link.factor()});
   }
   return samples;
 }
@@ -177,18 +144,6 @@ MetricSamples PartNorms(const PlannerEngine& engine) {
   return samples;
 }
 
-MetricSamples ExpertLoads(const PlannerEngine& engine) {
-  MetricSamples samples;
-  for (const auto& job : engine.Jobs()) {
-    const v1::JobStatus status = job->Status();
-    if (!Runs(status)) continue;
-    for (const v1::ExpertLoad& load : status.expert_loads())
-      samples.push_back(
-          {{{kJobLabel, status.job_id()}, {"expert_ranks", absl::StrCat(load.ranks())}}, load.fullest()});
-  }
-  return samples;
-}
-
 // Series of a job are twice as many at most; no model that anybody trains has more layers.
 constexpr int kMostLayerSamples = 256;
 
@@ -243,15 +198,6 @@ MetricSamples Bubbles(const PlannerEngine& engine) {
     samples.push_back({{{kJobLabel, job->id()}, {"kind", "predicted"}}, summary->predicted_bubble()});
   }
   return samples;
-}
-
-// `samples` of the engine that serves; nothing where none does.
-MetricsRegistry::Sample Watched(const EngineSlot* engines,
-                                std::function<MetricSamples(const PlannerEngine&)> samples) {
-  return [engines, samples = std::move(samples)] {
-    const EnginePtr engine = engines->current();
-    return engine != nullptr ? samples(*engine) : MetricSamples();
-  };
 }
 
 }  // namespace
@@ -361,14 +307,6 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "Iterations planned beyond what the slowest rank has reported, of jobs that run.", LookAhead);
   add("penstock_worker_heartbeat_age_seconds", "Time since the last heartbeat of a worker, of jobs that run.",
       HeartbeatAges);
-  add("penstock_worker_slow_factor",
-      "How many times as long as its peers a rank computes, by fitted costs: of slow ranks, of jobs that "
-      "run.",
-      SlowFactors);
-  add("penstock_link_slow_factor",
-      "How many times as long as over others of its kind transfers take over a link, by fitted costs: of "
-      "slow links, of jobs that run.",
-      SlowLinkFactors);
   add("penstock_cause_gain_ratio",
       "Share of the time of a job's last iterations that mending a cause would save, by replay, of jobs that "
       "run.",
@@ -380,10 +318,6 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
   add("penstock_job_active_strategy",
       "1 for each strategy that a job's next iterations may run on; of jobs with strategies.",
       ActiveStrategySamples);
-  add("penstock_expert_rank_load_ratio",
-      "Rows of the fullest of the ranks that divide experts, over an even share, by fitted costs, of jobs "
-      "that run. 1: routers are even.",
-      ExpertLoads);
   add("penstock_expert_layer_load_ratio",
       "Rows of a layer's fullest expert, or of the fullest of the ranks that divide its experts, over the "
       "mean, in a job's last iteration. 1: its router is even. Of 256 layers with experts at most.",
@@ -411,6 +345,7 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
   add("penstock_bubble_ratio", "Share of the ranks' time without computation in the last iteration.",
       Bubbles);
   WatchTotals(registry, engines);
+  WatchCosts(registry, engines);
 }
 
 }  // namespace penstock

@@ -26,6 +26,9 @@ v1::JobStatus StatusOf(const JobState& state) {
       state.LastCosts() != nullptr ? state.LastCosts()->profile() : state.spec().profile();
   *status.mutable_expert_loads() = costs.expert_loads();
   *status.mutable_slow_links() = costs.slow_links();
+  status.set_costs_version(costs.version());
+  if (state.LastCosts() != nullptr && state.LastCosts()->has_errors())
+    *status.mutable_costs_errors() = state.LastCosts()->errors();
   for (v1::WorkerStatus& worker : state.membership().Workers()) {
     for (const v1::SlowRank& slow : costs.slow_ranks()) {
       if (slow.rank() == worker.rank()) worker.set_slow_factor(slow.factor());

@@ -166,6 +166,29 @@ TEST_F(JobCostsTest, SlowRanksSlowLinksAndLoadsOfExpertsThatTheFittedCostsHaveAr
   EXPECT_EQ(status.expert_loads(0).fullest(), 1.25);
 }
 
+TEST_F(JobCostsTest, TheStatusSaysWhichCostsHoldAndWhatTheFitWasWorthAlsoAfterARestart) {
+  auto job = TrainedTo(Spec(), kFirstFit - 1);
+  EXPECT_EQ(job->Status().costs_version(), 0);
+  EXPECT_FALSE(job->Status().has_costs_errors());
+  Feed(job);
+  Train(job, kFirstFit - 1, kFirstFit, 101);
+  AwaitCosts(*job, 1);
+  const auto expect_fitted = [&] {
+    const v1::JobStatus status = job->Status();
+    EXPECT_EQ(status.costs_version(), 1);
+    EXPECT_EQ(status.costs_errors().before(), FakeBatchPlannerFactory::kErrorBefore);
+    EXPECT_EQ(status.costs_errors().after(), FakeBatchPlannerFactory::kErrorAfter);
+  };
+  expect_fitted();
+  job.reset();
+  job = Killed();
+  expect_fitted();
+  // Costs of the registration were not fitted.
+  SubmitAndPlan(job, kWindow, FakeBatchPlanner::kTooLongLater);
+  EXPECT_EQ(job->Status().costs_version(), 2);
+  EXPECT_FALSE(job->Status().has_costs_errors());
+}
+
 class SimulatedJobCostsTest : public JobCostsTest, public testing::WithParamInterface<bool> {};
 
 INSTANTIATE_TEST_SUITE_P(Workers, SimulatedJobCostsTest, testing::Bool(),

@@ -3,6 +3,7 @@
 
 #include "absl/strings/escaping.h"
 #include "common/hash/sha256.h"
+#include "planner/service/state/job_status.h"
 #include "tests/unit/service/engine_fixture.h"
 
 namespace penstock {
@@ -133,6 +134,22 @@ TEST_F(JobStateTest, EventsThatNoEngineWritesAreRefused) {
   EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "iteration_planned.iteration"));
   registered.mutable_job_registered()->mutable_spec()->mutable_mesh()->set_pipeline(UINT32_MAX);
   EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "event 1 of 2: job.mesh is 4294967295"));
+}
+
+TEST_F(JobStateTest, CostsThatAnEarlierVersionFittedHoldWithoutErrors) {
+  store::v1::Event registered;
+  *registered.mutable_job_registered()->mutable_spec() = MakeJob("job");
+  store::v1::Event revised;
+  revised.mutable_costs_revised()->mutable_profile()->set_version(1);
+  revised.mutable_costs_revised()->set_from_iteration(16);
+  revised.mutable_costs_revised()->set_measured_before(4);
+  const auto replayed =
+      ReplayJob(std::nullopt, {registered.SerializeAsString(), revised.SerializeAsString()});
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  for (const JobState& state : {*replayed, JobState(replayed->Save())}) {
+    EXPECT_EQ(StatusOf(state).costs_version(), 1);
+    EXPECT_FALSE(StatusOf(state).has_costs_errors());
+  }
 }
 
 TEST_F(JobStateTest, SnapshotsThatNoEngineWritesAreRefused) {

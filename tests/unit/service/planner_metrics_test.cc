@@ -1,6 +1,8 @@
 // What the gauges of the engine show.
 #include "planner/service/main/planner_metrics.h"
 
+#include <thread>
+
 #include "tests/unit/service/engine_fixture.h"
 
 namespace penstock {
@@ -218,6 +220,28 @@ TEST_F(PlannerMetricsTest, LengthsThatDriftShowOfJobsThatSayWhichTheyExpect) {
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
   EXPECT_THAT(registry_.Text(), HasSubstr("penstock_length_drift_ratio{training_job=\"job\"} 1\n"));
   engine_->Shutdown(absl::Seconds(20));
+}
+
+TEST_F(PlannerMetricsTest, CostsShowTheirVersionAndOnceTheyAreFittedWhatTheFitWasWorth) {
+  Open();
+  planners_->set_calibrates(true);
+  Watch();
+  v1::JobSpec spec = MakeJob("job");
+  spec.mutable_profile()->set_version(7);
+  const auto job = Register(spec);
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_costs_version{training_job=\"job\"} 7\n"));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_costs_error_ratio{")));
+  FormEpoch(*job, 101);
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 4)).ok());
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(Reader(job, StreamRequest(0, i, 101, 1)).Next().has_value());
+  Train(job, 0, 4, 101);
+  // A thread of the pool fits.
+  while (job->Snapshot().costs().empty()) std::this_thread::yield();
+  const std::string text = registry_.Text();
+  for (const char* line : {"penstock_costs_version{training_job=\"job\"} 8\n",
+                           "penstock_costs_error_ratio{training_job=\"job\",when=\"before\"} 0.25\n",
+                           "penstock_costs_error_ratio{training_job=\"job\",when=\"after\"} 0.125\n"})
+    EXPECT_THAT(text, HasSubstr(line));
 }
 
 TEST_F(PlannerMetricsTest, SlowRanksAndLinksOfTheCostsShowOfJobsThatRun) {
