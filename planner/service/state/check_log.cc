@@ -60,6 +60,15 @@ absl::Status CheckCosts(const store::v1::CostsRevised& costs) {
   return CheckIteration("costs_revised.measured_before", costs.measured_before());
 }
 
+// A plan is made again with the costs that hold for its iteration: with others it would be another.
+absl::Status CheckPlanned(const JobState& state, const store::v1::IterationPlanned& planned) {
+  PENSTOCK_RETURN_IF_ERROR(CheckIteration("iteration_planned.iteration", planned.iteration()));
+  const uint64_t version = state.CostsVersionOf(planned.iteration());
+  if (!planned.has_costs_version() || planned.costs_version() == version) return absl::OkStatus();
+  return Wrong("iteration_planned.costs_version", planned.costs_version(),
+               absl::StrCat("the costs of iteration ", planned.iteration(), " are version ", version));
+}
+
 // Strategies that plans are made on, and those that are added: with as many ranks as the others.
 absl::Status CheckStrategies(const JobState& state, const store::v1::StrategiesChanged& changed) {
   const std::string field = "strategies_changed";
@@ -111,7 +120,11 @@ absl::Status CheckSnapshot(const store::v1::JobSnapshot& snapshot) {
   for (const store::v1::PlanningTried& tried : snapshot.tried())
     PENSTOCK_RETURN_IF_ERROR(CheckIteration("tried.iteration", tried.iteration()));
   for (const store::v1::CostsRevised& costs : snapshot.costs()) PENSTOCK_RETURN_IF_ERROR(CheckCosts(costs));
-  return CheckEpoch(snapshot.epoch(), ranks);
+  PENSTOCK_RETURN_IF_ERROR(CheckEpoch(snapshot.epoch(), ranks));
+  const JobState state(snapshot);
+  for (const store::v1::IterationPlanned& plan : snapshot.plans())
+    PENSTOCK_RETURN_IF_ERROR(CheckPlanned(state, plan));
+  return absl::OkStatus();
 }
 
 absl::Status CheckEvent(const JobState& state, const store::v1::Event& event) {
@@ -120,7 +133,7 @@ absl::Status CheckEvent(const JobState& state, const store::v1::Event& event) {
       return CheckIteration("batches_accepted",
                             state.admission().next_iteration() + event.batches_accepted().hashes_size());
     case store::v1::Event::kIterationPlanned:
-      return CheckIteration("iteration_planned.iteration", event.iteration_planned().iteration());
+      return CheckPlanned(state, event.iteration_planned());
     case store::v1::Event::kPlanningTried:
       return CheckIteration("planning_tried.iteration", event.planning_tried().iteration());
     case store::v1::Event::kWorkerRegistered:

@@ -210,6 +210,11 @@ const store::v1::CostsRevised* JobState::CostsOf(uint64_t iteration) const {
   return after == costs_.begin() ? nullptr : &*std::prev(after);
 }
 
+uint64_t JobState::CostsVersionOf(uint64_t iteration) const {
+  const store::v1::CostsRevised* const costs = CostsOf(iteration);
+  return (costs == nullptr ? spec_.profile() : costs->profile()).version();
+}
+
 void JobState::Apply(const store::v1::BatchesAccepted& event) {
   for (const std::string& hash : event.hashes()) admission_.Accept(hash);
 }

@@ -87,6 +87,8 @@ class JobState {
   uint32_t TriesOf(uint64_t iteration) const;
   // The costs that an iteration is planned with; null: those of the specification.
   const store::v1::CostsRevised* CostsOf(uint64_t iteration) const;
+  // Their version.
+  uint64_t CostsVersionOf(uint64_t iteration) const;
   // Null: never revised.
   const store::v1::CostsRevised* LastCosts() const { return costs_.empty() ? nullptr : &costs_.back(); }
   // After the last iteration that was ever planned.

@@ -129,6 +129,7 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan, double waiting_share
   figures.set_planning_time_ns(plan.planning_time_ns());
   figures.set_ranks(plan.programs_size());
   figures.set_strategy(plan.strategy());
+  figures.set_costs_version(plan.profile_version());
   return figures;
 }
 

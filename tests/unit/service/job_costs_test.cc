@@ -98,6 +98,9 @@ TEST_F(JobCostsTest, IterationsThatAreNotPlannedYetGetTheCostsThatWereFitted) {
   EXPECT_EQ(VersionOf(job, kWindow - 1), 0);
   EXPECT_EQ(VersionOf(job, kWindow), 1);
   EXPECT_EQ(VersionOf(job, kWindow + 3), 1);
+  // The log says so, too.
+  for (const store::v1::IterationPlanned& planned : job->Snapshot().plans())
+    EXPECT_EQ(planned.costs_version(), planned.iteration() < kWindow ? 0 : 1) << planned.iteration();
 }
 
 // With another, the first would have ended the job.

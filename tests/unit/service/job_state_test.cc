@@ -152,6 +152,41 @@ TEST_F(JobStateTest, CostsThatAnEarlierVersionFittedHoldWithoutErrors) {
   }
 }
 
+// A plan that was made with other costs would be made as another one after a restart.
+TEST_F(JobStateTest, APlanOfCostsThatDoNotHoldForItsIterationIsRefused) {
+  store::v1::Event registered;
+  *registered.mutable_job_registered()->mutable_spec() = MakeJob("job");
+  registered.mutable_job_registered()->mutable_spec()->mutable_profile()->set_version(3);
+  store::v1::Event revised;
+  revised.mutable_costs_revised()->mutable_profile()->set_version(4);
+  revised.mutable_costs_revised()->set_from_iteration(16);
+  const std::vector<std::string> costs = {registered.SerializeAsString(), revised.SerializeAsString()};
+  const auto replay = [&](uint64_t iteration, std::optional<uint64_t> version) {
+    store::v1::Event planned;
+    planned.mutable_iteration_planned()->set_iteration(iteration);
+    if (version.has_value()) planned.mutable_iteration_planned()->set_costs_version(*version);
+    std::vector<std::string> events = costs;
+    events.push_back(planned.SerializeAsString());
+    return ReplayJob(std::nullopt, events);
+  };
+  EXPECT_TRUE(replay(15, 3).ok());
+  EXPECT_TRUE(replay(16, 4).ok());
+  // An earlier version of the planner did not say.
+  EXPECT_TRUE(replay(15, std::nullopt).ok() && replay(16, std::nullopt).ok());
+  EXPECT_THAT(replay(15, 4), Fails(absl::StatusCode::kDataLoss,
+                                   "event 3 of 3: iteration_planned.costs_version is 4: the costs of "
+                                   "iteration 15 are version 3"));
+  EXPECT_THAT(replay(16, 3), Fails(absl::StatusCode::kDataLoss, "costs_version is 3"));
+
+  store::v1::JobSnapshot snapshot = replay(16, 4)->Save();
+  ASSERT_TRUE(ReplayJob(snapshot.SerializeAsString(), {}).ok());
+  snapshot.mutable_plans(0)->clear_costs_version();
+  EXPECT_TRUE(ReplayJob(snapshot.SerializeAsString(), {}).ok());
+  snapshot.mutable_plans(0)->set_costs_version(5);
+  EXPECT_THAT(ReplayJob(snapshot.SerializeAsString(), {}),
+              Fails(absl::StatusCode::kDataLoss, "its snapshot: iteration_planned.costs_version is 5"));
+}
+
 TEST_F(JobStateTest, SnapshotsThatNoEngineWritesAreRefused) {
   const store::v1::JobSnapshot valid = JobState(MakeJob("job")).Save();
   ASSERT_TRUE(ReplayJob(valid.SerializeAsString(), {}).ok());
