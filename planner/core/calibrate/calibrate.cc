@@ -9,6 +9,7 @@
 
 #include "common/median/median.h"
 #include "common/status/status_macros.h"
+#include "planner/core/calibrate/bounded_step.h"
 #include "planner/core/calibrate/durations.h"
 #include "planner/core/calibrate/find_slow_links.h"
 #include "planner/core/calibrate/find_slow_ranks.h"
@@ -232,6 +233,9 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   factors.all = std::clamp(UpperMedian(missing), 1 / kMostMissing, kMostMissing);
   Calibration result;
   result.profile = ReviseProfile(base, job.architecture, factors);
+  // A profile that was given may be wrong by any factor; one that was fitted is near the truth.
+  if (in_effect.version() != planner.spec().profile().version())
+    result.profile = BoundedStep(in_effect, std::move(result.profile));
   result.profile.set_version(in_effect.version() + 1);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> before, RatiosWith(in_effect, job, &replays, stop));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> after, RatiosWith(result.profile, job, &replays, stop));

@@ -30,7 +30,8 @@ namespace penstock::core {
 // the loads of expert ranks that were measured, or those of `in_effect`.
 // `in_effect`: the last revision of it, or the same. Nothing: the costs in effect foretell the iterations as
 // well, to half a per cent, and ranks and links are as fast, and routers as even, as they say. The profile's
-// version is one above that of `in_effect`. Possible errors: INVALID_ARGUMENT (an iteration that is not of
+// version is one above that of `in_effect`; where that was fitted, too, no cost is further from it than a
+// factor of two (bounded_step.h). Possible errors: INVALID_ARGUMENT (an iteration that is not of
 // this job), CANCELLED.
 absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, const v1::CostProfile& in_effect,
                                                      absl::Span<const ObservedIteration> iterations,

@@ -65,6 +65,28 @@ TEST(CalibrateTest, AWrongProfileForetellsTheIterationsAfterAFit) {
   }
 }
 
+// Layers that are slower for few tokens: no factor of another profile says that.
+v1::CostProfile LessEfficient(v1::CostProfile profile, double half_efficiency_tokens) {
+  v1::LayerCost& layer = *profile.mutable_layers(0);
+  layer.mutable_forward()->set_half_efficiency_tokens(half_efficiency_tokens);
+  return profile;
+}
+
+TEST(CalibrateTest, AFitThatForetellsWorseThanTheCostsInEffectIsDropped) {
+  const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  v1::CostProfile truth = LessEfficient(job.profile(), 300);
+  const Ran ran(job, truth, 6);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_GT((*fitted)->error_after, kRounding);
+  // The same fit, beside costs that are right.
+  truth.set_version(job.profile().version() + 1);
+  EXPECT_LT(ran.WorstError(truth), 1e-9);
+  const auto dropped = Calibrate(ran.planner(), truth, ran.Observed());
+  ASSERT_TRUE(dropped.ok()) << dropped.status();
+  EXPECT_FALSE(dropped->has_value());
+}
+
 TEST(CalibrateTest, PackedRowsTakeAsManyTimesWhatWasPlannedAsLayersForBeingThere) {
   v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   job.mutable_planning()->set_layout(v1::LAYOUT_CHOICE_PACKED);

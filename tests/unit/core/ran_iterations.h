@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "planner/core/calibrate/calibrate.h"
 #include "planner/core/calibrate/durations.h"
 #include "planner/core/contract/batch_from_proto.h"
@@ -43,10 +44,18 @@ class Ran {
  public:
   Ran(const v1::JobSpec& job, const v1::CostProfile& truth, int iterations, double noise = 0)
       : planner_(*Planner::Create(job)), random_(7) {
-    v1::JobSpec true_job = job;
-    *true_job.mutable_profile() = truth;
-    const CostModel costs(*ProfileFromProto(truth, planner_->job().architecture), planner_->job());
-    for (int i = 0; i < iterations; ++i) Run(costs, i, noise);
+    const CostModel costs = CostsOf(truth);
+    for (int i = 0; i < iterations; ++i) Run(*planner_, costs, noise);
+  }
+
+  // More of them, planned with other costs than those of the job.
+  void RunMore(const v1::CostProfile& planned_with, const v1::CostProfile& truth, int iterations,
+               double noise = 0) {
+    v1::JobSpec job = planner_->spec();
+    *job.mutable_profile() = planned_with;
+    const std::unique_ptr<Planner> planner = *Planner::Create(job);
+    const CostModel costs = CostsOf(truth);
+    for (int i = 0; i < iterations; ++i) Run(*planner, costs, noise);
   }
 
   const Planner& planner() const { return *planner_; }
@@ -91,7 +100,7 @@ class Ran {
 
   // What a profile with noise foretells of all iterations in the mean, over what they took.
   double ExpectedOverMeasured(const v1::CostProfile& profile) const {
-    const CostModel costs(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());
+    const CostModel costs = CostsOf(profile);
     double expected = 0;
     double measured = 0;
     for (const auto& one : iterations_) {
@@ -105,11 +114,11 @@ class Ran {
     return expected / measured;
   }
 
-  // What the iterations took, foretold by a profile: the largest error.
-  double WorstError(const v1::CostProfile& profile) const {
-    const CostModel costs(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());
+  // What the iterations from this one on took, foretold by a profile: the largest error.
+  double WorstError(const v1::CostProfile& profile, size_t from = 0) const {
+    const CostModel costs = CostsOf(profile);
     double worst = 0;
-    for (const auto& one : iterations_) {
+    for (const auto& one : absl::MakeConstSpan(iterations_).subspan(from)) {
       const double foretold = static_cast<double>(Simulate(costs, one->batch, one->plan).makespan_ns());
       const double measured = static_cast<double>(one->reports[0].duration_ns());
       worst = std::max(worst, std::abs(foretold / measured - 1));
@@ -132,10 +141,14 @@ class Ran {
     return simulator;
   }
 
-  void Run(const CostModel& costs, int number, double noise) {
+  CostModel CostsOf(const v1::CostProfile& profile) const {
+    return CostModel(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());
+  }
+
+  void Run(const Planner& planner, const CostModel& costs, double noise) {
     auto one = std::make_unique<Iteration>();
-    one->batch = RandomBatch(number, 24);
-    one->plan = *planner_->MakePlan(one->batch);
+    one->batch = RandomBatch(iterations_.size(), 24);
+    one->plan = *planner.MakePlan(one->batch);
     ProgramSet programs = *ProgramSetOfPlan(one->plan);
     ASSERT_TRUE(SetDurations(one->plan, *BatchFromProto(one->batch, planner_->job()), costs, &programs).ok());
     std::normal_distribution<double> factor(1.0, noise);
