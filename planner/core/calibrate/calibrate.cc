@@ -1,7 +1,6 @@
 #include "planner/core/calibrate/calibrate.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -15,7 +14,7 @@
 #include "planner/core/calibrate/find_slow_ranks.h"
 #include "planner/core/calibrate/fit_costs.h"
 #include "planner/core/calibrate/foretold_pass.h"
-#include "planner/core/calibrate/least_squares.h"
+#include "planner/core/calibrate/link_factors.h"
 #include "planner/core/calibrate/measured_expert_load.h"
 #include "planner/core/calibrate/measured_noise.h"
 #include "planner/core/calibrate/revise_profile.h"
@@ -30,7 +29,6 @@ namespace {
 
 // Revised costs have to be better by so much: each revision makes plans that differ for no other reason.
 constexpr double kLeastGain = 0.005;
-constexpr double kMostLinkFactor = 50;
 // Of finding slow ranks and fitting without their slowness, in turn: at most so often, and until they change
 // no more.
 constexpr int kSlowRankRounds = 8;
@@ -107,27 +105,6 @@ double MeanError(const std::vector<double>& measured_over_foretold) {
   return measured_over_foretold.empty() ? 0 : sum / static_cast<double>(measured_over_foretold.size());
 }
 
-double MedianOf(std::vector<double> values) { return values.empty() ? 1 : LowerMedian(values); }
-
-// A kind of link that nothing has gone over has become as much slower as the other one. Slow links are taken
-// to be as fast as the others.
-std::array<double, kLinks> LinkFactors(absl::Span<const MeasuredTransfer> transfers,
-                                       absl::Span<const SlowLink> slow) {
-  const SlowLinks slow_links(slow);
-  std::array<std::vector<double>, kLinks> ratios;
-  for (const MeasuredTransfer& transfer : transfers) {
-    if (transfer.sent == 0) continue;
-    ratios[static_cast<size_t>(transfer.link)].push_back(transfer.sent /
-                                                         slow_links.FactorOf(transfer.from, transfer.to));
-  }
-  std::array<double, kLinks> factors;
-  for (size_t link = 0; link < ratios.size(); ++link) {
-    const std::vector<double>& measured = ratios[link].empty() ? ratios[1 - link] : ratios[link];
-    factors[link] = std::clamp(TransferRatio(measured), 1 / kMostLinkFactor, kMostLinkFactor);
-  }
-  return factors;
-}
-
 // All measurements of the iterations.
 absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iterations,
                                         const CostModel& costs, const CostModel& in_effect, const Job& job) {
@@ -138,8 +115,7 @@ absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iter
     for (MeasuredPass& pass : one.passes) pass.iteration = number;
     ++number;
     all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
-    all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(),
-                                one.optimizer_ratios.end());
+    all.steps.insert(all.steps.end(), one.steps.begin(), one.steps.end());
     all.transfers.insert(all.transfers.end(), one.transfers.begin(), one.transfers.end());
     all.rings.insert(all.rings.end(), one.rings.begin(), one.rings.end());
   }
@@ -194,9 +170,9 @@ absl::StatusOr<CostFactors> FactorsOf(const Job& job, const v1::CostProfile& bas
                             MeasuredIn(iterations, costs, CostModel(std::move(of_effect), job), job));
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
                             FitPasses(costs, base, job, in_effect, std::move(all.passes)));
-  factors.optimizer = MedianOf(std::move(all.optimizer_ratios));
   factors.slow_links = FindSlowLinks(all.transfers, all.rings, SlowLinksFromProto(in_effect));
-  factors.links = LinkFactors(all.transfers, *factors.slow_links);
+  factors.links = LinkFactors(all.transfers, all.rings, *factors.slow_links);
+  factors.optimizer = OptimizerFactor(all.steps, factors.links, *factors.slow_links);
   return factors;
 }
 

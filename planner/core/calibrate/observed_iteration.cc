@@ -41,7 +41,7 @@ class Observer {
     PENSTOCK_RETURN_IF_ERROR(ReadShares());
     for (const v1::ReportIterationRequest* report : iteration_.reports)
       PENSTOCK_RETURN_IF_ERROR(ReadReport(*report));
-    for (const auto& [stage, ratio] : optimizer_) measured_.optimizer_ratios.push_back(ratio);
+    for (auto& [stage, step] : steps_) measured_.steps.push_back(std::move(step));
     for (const auto& [which, transfer] : transfers_) measured_.transfers.push_back(transfer);
     for (auto& [which, ring] : rings_) measured_.rings.push_back(std::move(ring));
     for (auto& [where, parts] : split_) {
@@ -112,11 +112,24 @@ class Observer {
   }
 
   void ReadOptimizer(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
-    const int64_t expected_ns = costs_.StepNs(static_cast<int>(program.rank()));
-    if (expected_ns < kFreeNs) return;
-    const double ratio = static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
-    const auto [found, added] = optimizer_.try_emplace(instruction.stage(), ratio);
-    if (!added) found->second = std::min(found->second, ratio);
+    const auto rank = static_cast<int>(program.rank());
+    const int64_t gather_ns = costs_.GatherNs(rank);
+    const int64_t update_ns = costs_.StepNs(rank) - gather_ns;
+    if (update_ns < kFreeNs) return;
+    const auto [found, added] = steps_.try_emplace(instruction.stage());
+    MeasuredStep& step = found->second;
+    // Shares of the state may differ: it is how long the rank took for what it had to do that counts.
+    if (!added && static_cast<double>(measured_ns) * (step.update_ns + step.gather_ns) >=
+                      step.measured_ns * static_cast<double>(update_ns + gather_ns))
+      return;
+    step = {.measured_ns = static_cast<double>(measured_ns),
+            .update_ns = static_cast<double>(update_ns),
+            .gather_ns = static_cast<double>(gather_ns)};
+    if (gather_ns == 0) return;
+    MeasuredRing ring =
+        RingOf(static_cast<int>(instruction.stage()), costs_.topology().PlaceOf(rank).tensor);
+    step.ring = std::move(ring.steps);
+    step.link = ring.link;
   }
 
   void ReadTransfer(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
@@ -260,7 +273,7 @@ class Observer {
   std::vector<std::vector<SharesInParts>> shares_;
   Measurements measured_;
   // By stage.
-  std::map<uint32_t, double> optimizer_;
+  std::map<uint32_t, MeasuredStep> steps_;
   // By sender, receiver and sequence.
   std::map<std::tuple<int, int, uint32_t>, MeasuredTransfer> transfers_;
   // By stage and tensor rank.

@@ -36,21 +36,33 @@ struct MeasuredTransfer {
   }
 };
 
+// From rank to rank. Of a ring those over the slowest kind of link: which of them held it up, a ring does not
+// tell.
+using RingSteps = std::vector<std::pair<int, int>>;
+
 // What the sum of a stage's gradients over its ranks, in a ring, took over what the costs expect: of the rank
 // that waited least for the others.
 struct MeasuredRing {
-  // From rank to rank. Of its steps those over the slowest kind of link: which of them held it up, a ring
-  // does not tell.
-  std::vector<std::pair<int, int>> steps;
+  RingSteps steps;
   Link link = Link::kInsideNode;
   double ratio = 0;
 };
 
+// An optimizer step, of the rank of its stage that waited least for the others, and what the costs expect: of
+// the update, above 0, and of the all-gather of parameters behind it where the optimizer's state is divided.
+struct MeasuredStep {
+  double measured_ns = 0;
+  double update_ns = 0;
+  double gather_ns = 0;
+  // Of the all-gather.
+  RingSteps ring = {};
+  Link link = Link::kInsideNode;
+};
+
 struct Measurements {
   std::vector<MeasuredPass> passes;
-  // What was measured divided by what the costs expect, of each stage's optimizer step: that of the rank
-  // which waited least for the others.
-  std::vector<double> optimizer_ratios;
+  // One of each stage.
+  std::vector<MeasuredStep> steps;
   std::vector<MeasuredTransfer> transfers;
   std::vector<MeasuredRing> rings;
 };

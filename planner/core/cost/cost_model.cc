@@ -488,6 +488,14 @@ int64_t CostModel::StepNs(int rank) const {
   return sum;
 }
 
+int64_t CostModel::GatherNs(int rank) const {
+  if (has_shares_ || !divided_state_) return 0;
+  const int tensor = topology().PlaceOf(rank).tensor;
+  int64_t sum = 0;
+  for (const int stage : topology().StagesOf(rank)) sum += HalfOfAllReduceNs(stage, tensor);
+  return sum;
+}
+
 // All ranks begin their steps together.
 int64_t CostModel::LongestStepNs() const {
   if (share_weights_.alike()) return StepNs(0);

@@ -171,6 +171,9 @@ class CostModel {
   // The optimizer step of a rank: the updates of all its stages, or of its share; where shares differ, a slow
   // rank's takes as many times as long as its passes.
   int64_t StepNs(int rank) const;
+  // What of it is the all-gather of parameters after the updates: 0 where the state is not divided, or in
+  // shares.
+  int64_t GatherNs(int rank) const;
 
   // Parameters live in shares, one a rank: no stage reduces its gradients or updates anything.
   bool has_shares() const { return has_shares_; }

@@ -12,7 +12,7 @@
 namespace penstock::core {
 namespace {
 
-v1::JobSpec Job() { return GptJob(2, 2, v1::POLICY_DYNAMIC); }
+v1::JobSpec TwoByTwo() { return GptJob(2, 2, v1::POLICY_DYNAMIC); }
 
 // Computing takes so many times as long.
 v1::CostProfile Slower(const v1::CostProfile& profile, double factor) {
@@ -24,7 +24,7 @@ v1::CostProfile Slower(const v1::CostProfile& profile, double factor) {
 double TokenNs(const v1::CostProfile& profile) { return profile.layers(0).forward().target_token_ns(); }
 
 TEST(BoundedStepTest, EveryCostIsWithinAFactorOfTwoOfTheVersionBefore) {
-  v1::CostProfile before = Job().profile();
+  v1::CostProfile before = TwoByTwo().profile();
   before.mutable_embedding_forward()->set_target_token_ns(2);
   before.mutable_layers(0)->mutable_backward_input()->set_target_token_ns(8);
   before.mutable_layers(0)->mutable_backward_weight()->set_target_token_ns(6);
@@ -58,14 +58,14 @@ TEST(BoundedStepTest, EveryCostIsWithinAFactorOfTwoOfTheVersionBefore) {
 }
 
 TEST(BoundedStepTest, CostsThatAreNearStayAsTheyWereFittedAndSoDoRanksThatAreSlow) {
-  const v1::CostProfile before = Job().profile();
+  const v1::CostProfile before = TwoByTwo().profile();
   const v1::CostProfile revised = WithSlowRank(Slower(before, 1.9), 1, 8);
   v1::CostProfile step = BoundedStep(before, revised);
   EXPECT_EQ(step.SerializeAsString(), revised.SerializeAsString());
 }
 
 TEST(BoundedStepTest, BothPartsOfABackwardPassAreBounded) {
-  v1::CostProfile before = Job().profile();
+  v1::CostProfile before = TwoByTwo().profile();
   before.mutable_layers(0)->set_backward_input_share(0.1);
   v1::CostProfile revised = before;
   for (const auto& [share, bounded] : {std::pair(0.9, 0.2), std::pair(0.15, 0.15), std::pair(0.02, 0.05)}) {
@@ -75,7 +75,7 @@ TEST(BoundedStepTest, BothPartsOfABackwardPassAreBounded) {
 }
 
 TEST(BoundedStepTest, WaitingGrowsWithTheComputingThatItIsCountedAs) {
-  v1::CostProfile before = Job().profile();
+  v1::CostProfile before = TwoByTwo().profile();
   before.set_waiting_share(0.2);
   v1::CostProfile revised = before;
   revised.set_waiting_share(0.75);
@@ -86,7 +86,7 @@ TEST(BoundedStepTest, WaitingGrowsWithTheComputingThatItIsCountedAs) {
 }
 
 TEST(BoundedStepTest, LinksBetweenNodesThatWereAsFastAsThoseInsideAreBoundedByThese) {
-  v1::CostProfile before = Job().profile();
+  v1::CostProfile before = TwoByTwo().profile();
   before.mutable_cluster()->clear_inter_node_bytes_per_second();
   v1::CostProfile revised = before;
   revised.mutable_cluster()->set_inter_node_bytes_per_second(1e8);
@@ -96,7 +96,7 @@ TEST(BoundedStepTest, LinksBetweenNodesThatWereAsFastAsThoseInsideAreBoundedByTh
 
 TEST(FollowedCostsTest, AProfileThatIsWrongByFourIsRightAfterTheFirstFit) {
   for (const double wrong : {4.0, 0.25}) {
-    const v1::JobSpec job = Job();
+    const v1::JobSpec job = TwoByTwo();
     const v1::CostProfile truth = Slower(job.profile(), wrong);
     FollowedCosts costs(job);
     costs.Train(truth, 4);
@@ -107,7 +107,7 @@ TEST(FollowedCostsTest, AProfileThatIsWrongByFourIsRightAfterTheFirstFit) {
 }
 
 TEST(FollowedCostsTest, AMachineThatBecomesFiveTimesSlowerIsFollowedInThreeVersions) {
-  const v1::JobSpec job = Job();
+  const v1::JobSpec job = TwoByTwo();
   const v1::CostProfile usual = Slower(job.profile(), 1.5);
   FollowedCosts costs(job);
   costs.Train(usual, 8);
@@ -126,7 +126,7 @@ TEST(FollowedCostsTest, AMachineThatBecomesFiveTimesSlowerIsFollowedInThreeVersi
 }
 
 TEST(FollowedCostsTest, IterationsInWhichTheMachineDidSomethingElseAreForgottenByTheNextFits) {
-  const v1::JobSpec job = Job();
+  const v1::JobSpec job = TwoByTwo();
   FollowedCosts costs(job);
   const v1::CostProfile usual = Slower(job.profile(), 1.5);
   costs.Train(usual, 8);

@@ -1,0 +1,63 @@
+// How much slower links of a kind are than the costs say, by transfers and by sums of gradients.
+#include "planner/core/calibrate/link_factors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace penstock::core {
+namespace {
+
+using testing::ElementsAre;
+
+MeasuredTransfer Transfer(double ratio, Link link = Link::kInsideNode) {
+  return {.from = 0, .to = 1, .link = link, .sent = ratio, .received = ratio};
+}
+
+MeasuredRing Ring(double ratio, Link link = Link::kInsideNode) {
+  return {.steps = {{0, 2}, {2, 0}}, .link = link, .ratio = ratio};
+}
+
+TEST(LinkFactorsTest, WithoutMeasurementsLinksAreAsFastAsTheCostsSay) {
+  EXPECT_THAT(LinkFactors({}, {}, {}), ElementsAre(1, 1));
+}
+
+TEST(LinkFactorsTest, TransfersCountBeforeSumsOfGradients) {
+  EXPECT_THAT(LinkFactors({Transfer(0.5)}, {Ring(3)}, {}), ElementsAre(0.5, 0.5));
+}
+
+TEST(LinkFactorsTest, AKindOfLinksWithoutTransfersIsMeasuredBySumsOfGradients) {
+  EXPECT_THAT(LinkFactors({}, {Ring(2), Ring(2.1), Ring(9)}, {}), ElementsAre(2, 2));
+  EXPECT_THAT(LinkFactors({Transfer(0.5)}, {Ring(4, Link::kBetweenNodes)}, {}), ElementsAre(0.5, 4));
+}
+
+// The other part of them may have gone on beside the last pass.
+TEST(LinkFactorsTest, BySumsOfGradientsThatTakeLessLinksAreNotFaster) {
+  EXPECT_THAT(LinkFactors({}, {Ring(0.3)}, {}), ElementsAre(1, 1));
+}
+
+TEST(LinkFactorsTest, ASlowLinkIsTakenToBeAsFastAsTheOthers) {
+  const std::vector<SlowLink> slow = {{2, 0, 10}};
+  EXPECT_THAT(LinkFactors({}, {Ring(20)}, slow), ElementsAre(2, 2));
+}
+
+TEST(LinkFactorsTest, AnUpdateIsWhatGatheringLeavesOfAStep) {
+  const MeasuredStep alone = {.measured_ns = 300, .update_ns = 100};
+  EXPECT_EQ(OptimizerFactor({alone}, {1, 1}, {}), 3);
+  MeasuredStep gathering = {
+      .measured_ns = 700, .update_ns = 100, .gather_ns = 200, .ring = {{0, 2}, {2, 0}}};
+  EXPECT_EQ(OptimizerFactor({gathering}, {2, 9}, {}), 3);
+  gathering.link = Link::kBetweenNodes;
+  EXPECT_EQ(OptimizerFactor({gathering}, {9, 3}, {}), 1);
+  EXPECT_EQ(OptimizerFactor({gathering}, {9, 1}, {{2, 0, 3}}), 1);
+}
+
+TEST(LinkFactorsTest, AStepThatIsShorterThanItsGatheringIsShorterInProportion) {
+  const MeasuredStep step = {.measured_ns = 150, .update_ns = 100, .gather_ns = 200};
+  EXPECT_EQ(OptimizerFactor({step}, {1, 1}, {}), 0.5);
+  EXPECT_EQ(OptimizerFactor({}, {1, 1}, {}), 1);
+}
+
+}  // namespace
+}  // namespace penstock::core
