@@ -33,6 +33,8 @@ class PlannerProcess {
   // Resident memory, bytes; 0 when it has ended.
   int64_t ResidentBytes() const;
   bool IsRunning() { return !process_->Poll().has_value(); }
+  // Blocks so long, or until it ends: between two looks at something that it does.
+  void WaitFor(absl::Duration duration) { process_->WaitFor(duration); }
   // SIGKILL; blocks until the process is gone.
   void Kill();
   // Starts it again after its end, with the same flags and address. As Start.

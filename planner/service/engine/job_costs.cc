@@ -194,6 +194,8 @@ void Job::FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_befo
     fit.topologies = state_.topologies();
     fit.strategies = state_.strategies().now();
   }
+  LogDebug("costs are being fitted",
+           {{"job", id_}, {"iterations", fit.iterations.size()}, {"measured_before", measured_before}});
   const absl::StatusOr<std::optional<core::Calibration>> fitted =
       services_.planners->Calibrate(fit.spec, fit.topologies, in_effect, fit.iterations, ticket.stop());
   absl::Status status = fitted.status();

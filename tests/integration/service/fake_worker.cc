@@ -87,8 +87,10 @@ absl::Status FakeWorker::Report(const v1::StreamProgramsResponse& program) {
   for (const v1::Instruction& instruction : program.program().instructions()) {
     v1::MeasuredInstruction* measured = report.add_instructions();
     measured->set_id(instruction.id());
-    measured->set_duration_ns(instruction.expected_duration_ns());
-    report.set_duration_ns(report.duration_ns() + instruction.expected_duration_ns());
+    const double slowness = slowness_ ? slowness_(program.iteration(), instruction) : 1;
+    measured->set_duration_ns(
+        static_cast<int64_t>(slowness * static_cast<double>(instruction.expected_duration_ns())));
+    report.set_duration_ns(report.duration_ns() + measured->duration_ns());
   }
   report.set_loss(0.5);
   return client_.ReportIteration(report).status();

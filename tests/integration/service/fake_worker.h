@@ -1,5 +1,5 @@
 // A worker without LibTorch: registers, heartbeats, reads its programs and reports every instruction as
-// predicted.
+// predicted, or as much longer as it is told to.
 //
 //   FakeWorker worker(address, "job", /*incarnation=*/101);
 //   ASSERT_TRUE(worker.Register().ok());
@@ -7,8 +7,10 @@
 //   absl::Status end = worker.Work();    // until the stream ends
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,6 +34,10 @@ class FakeWorker {
   // One heartbeat, now.
   absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const std::string& failure = "", bool leaving = false);
 
+  // How many times as long as predicted an instruction of an iteration takes. Set it while nothing is reported.
+  using Slowness = std::function<double(uint64_t iteration, const v1::Instruction& instruction)>;
+  void set_slowness(Slowness slowness) { slowness_ = std::move(slowness); }
+
   // Reads and reports iterations from `from` on until the stream ends, or `count` of them.
   absl::Status Work(uint64_t from = 0, uint64_t count = ~uint64_t{0});
   absl::Status Report(const v1::StreamProgramsResponse& program);
@@ -52,6 +58,7 @@ class FakeWorker {
   uint32_t rank_ = 0;
   uint64_t epoch_ = 0;
   absl::Duration heartbeat_interval_;
+  Slowness slowness_;
   std::vector<uint64_t> done_;
   std::vector<std::string> hashes_;
   mutable Mutex mutex_;
