@@ -297,15 +297,16 @@ std::string ExpertLoadsText(const std::vector<v1::JobStatus>& jobs) {
   return text;
 }
 
-// "costs of job mix: version 3, fitted: off by 12.1 % before and 2.3 % after"; nothing of costs that were not.
+// "costs of job mix: version 3, fitted: off by 12.1 % before and 2.3 % after"; nothing of costs that were
+// not.
 std::string CostsText(const std::vector<v1::JobStatus>& jobs) {
   std::string text;
   for (const v1::JobStatus& job : jobs) {
     if (!job.has_costs_errors()) continue;
-    absl::StrAppendFormat(
-        &text, "\ncosts of job %s: version %d, fitted: off by %.1f %% before and %.1f %% after\n",
-        job.job_id(), job.costs_version(), 100 * job.costs_errors().before(),
-        100 * job.costs_errors().after());
+    absl::StrAppendFormat(&text,
+                          "\ncosts of job %s: version %d, fitted: off by %.1f %% before and %.1f %% after\n",
+                          job.job_id(), job.costs_version(), 100 * job.costs_errors().before(),
+                          100 * job.costs_errors().after());
   }
   return text;
 }
@@ -382,8 +383,8 @@ absl::Status RunStatus(const StatusFlags& flags) {
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
   PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, details), LossesTexts(jobs, details),
-                        CostsText(jobs), ExpertLoadsText(jobs), SlowLinksText(jobs), CausesText(jobs), DriftText(jobs), "\n",
-                        WorkerTable(wanted)));
+                        CostsText(jobs), ExpertLoadsText(jobs), SlowLinksText(jobs), CausesText(jobs),
+                        DriftText(jobs), "\n", WorkerTable(wanted)));
   if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())

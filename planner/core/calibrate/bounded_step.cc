@@ -78,15 +78,16 @@ void Bound(const v1::Cluster& before, v1::Cluster* cluster) {
 }
 
 // By waiting computing takes 1 / (1 - share) times as long.
-double BoundedWaiting(double before, double revised) { return std::min(revised, 1 - (1 - before) / kMostStep); }
+double BoundedWaiting(double before, double revised) {
+  return std::min(revised, 1 - (1 - before) / kMostStep);
+}
 
 }  // namespace
 
 v1::CostProfile BoundedStep(const v1::CostProfile& before, v1::CostProfile revised) {
   for (int i = 0; i < std::min(before.layers_size(), revised.layers_size()); ++i)
     Bound(before.layers(i), revised.mutable_layers(i));
-  if (revised.has_embedding_forward())
-    Bound(before.embedding_forward(), revised.mutable_embedding_forward());
+  if (revised.has_embedding_forward()) Bound(before.embedding_forward(), revised.mutable_embedding_forward());
   revised.set_optimizer_ns_per_parameter_byte(
       Bounded(before.optimizer_ns_per_parameter_byte(), revised.optimizer_ns_per_parameter_byte()));
   Bound(before.cluster(), revised.mutable_cluster());

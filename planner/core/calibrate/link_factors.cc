@@ -57,7 +57,8 @@ std::array<double, kLinks> LinkFactors(absl::Span<const MeasuredTransfer> transf
   std::array<std::optional<double>, kLinks> known;
   for (size_t link = 0; link < kLinks; ++link) known[link] = FactorOf(of_transfers[link], of_rings[link]);
   std::array<double, kLinks> factors;
-  for (size_t link = 0; link < kLinks; ++link) factors[link] = known[link].value_or(known[1 - link].value_or(1));
+  for (size_t link = 0; link < kLinks; ++link)
+    factors[link] = known[link].value_or(known[1 - link].value_or(1));
   return factors;
 }
 
@@ -66,8 +67,8 @@ double OptimizerFactor(absl::Span<const MeasuredStep> steps, const std::array<do
   const SlowLinks slow_links(slow);
   std::vector<double> ratios;
   for (const MeasuredStep& step : steps) {
-    const double gathered_ns = step.gather_ns * links[static_cast<size_t>(step.link)] *
-                               SlownessOf(step.ring, slow_links);
+    const double gathered_ns =
+        step.gather_ns * links[static_cast<size_t>(step.link)] * SlownessOf(step.ring, slow_links);
     const double in_proportion = step.measured_ns / (step.update_ns + gathered_ns);
     // Where gathering takes less than it should, what is left of the step says nothing of the update.
     ratios.push_back(std::max((step.measured_ns - gathered_ns) / step.update_ns, in_proportion));

@@ -126,8 +126,7 @@ class Observer {
             .update_ns = static_cast<double>(update_ns),
             .gather_ns = static_cast<double>(gather_ns)};
     if (gather_ns == 0) return;
-    MeasuredRing ring =
-        RingOf(static_cast<int>(instruction.stage()), costs_.topology().PlaceOf(rank).tensor);
+    MeasuredRing ring = RingOf(static_cast<int>(instruction.stage()), costs_.topology().PlaceOf(rank).tensor);
     step.ring = std::move(ring.steps);
     step.link = ring.link;
   }

@@ -34,7 +34,8 @@ class FakeWorker {
   // One heartbeat, now.
   absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const std::string& failure = "", bool leaving = false);
 
-  // How many times as long as predicted an instruction of an iteration takes. Set it while nothing is reported.
+  // How many times as long as predicted an instruction of an iteration takes. Set it while nothing is
+  // reported.
   using Slowness = std::function<double(uint64_t iteration, const v1::Instruction& instruction)>;
   void set_slowness(Slowness slowness) { slowness_ = std::move(slowness); }
 

@@ -42,8 +42,7 @@ class KilledFitTest : public testing::Test {
  protected:
   void SetUp() override {
     auto planner = PlannerProcess::Start(
-        PENSTOCK_PLANNER,
-        {absl::StrCat("--store=sqlite:", folder_.Path("planner.db")), "--log-level=debug"});
+        PENSTOCK_PLANNER, {absl::StrCat("--store=sqlite:", folder_.Path("planner.db")), "--log-level=debug"});
     ASSERT_THAT(planner.status(), IsOk());
     planner_ = *std::move(planner);
     client_ = std::make_unique<PlannerClient>(planner_->address());

@@ -39,8 +39,7 @@ class FollowedCosts {
   void Fit() {
     const std::vector<ObservedIteration> all = ran_.Observed();
     const size_t first = std::max<size_t>(1, all.size() - std::min<size_t>(all.size(), 2 * kBetweenFits));
-    const auto fitted =
-        Calibrate(ran_.planner(), versions_.back(), absl::MakeConstSpan(all).subspan(first));
+    const auto fitted = Calibrate(ran_.planner(), versions_.back(), absl::MakeConstSpan(all).subspan(first));
     ASSERT_TRUE(fitted.ok()) << fitted.status();
     if (fitted->has_value()) versions_.push_back((*fitted)->profile);
   }

@@ -45,8 +45,7 @@ TEST(LinkFactorsTest, ASlowLinkIsTakenToBeAsFastAsTheOthers) {
 TEST(LinkFactorsTest, AnUpdateIsWhatGatheringLeavesOfAStep) {
   const MeasuredStep alone = {.measured_ns = 300, .update_ns = 100};
   EXPECT_EQ(OptimizerFactor({alone}, {1, 1}, {}), 3);
-  MeasuredStep gathering = {
-      .measured_ns = 700, .update_ns = 100, .gather_ns = 200, .ring = {{0, 2}, {2, 0}}};
+  MeasuredStep gathering = {.measured_ns = 700, .update_ns = 100, .gather_ns = 200, .ring = {{0, 2}, {2, 0}}};
   EXPECT_EQ(OptimizerFactor({gathering}, {2, 9}, {}), 3);
   gathering.link = Link::kBetweenNodes;
   EXPECT_EQ(OptimizerFactor({gathering}, {9, 3}, {}), 1);
