@@ -7,8 +7,8 @@
 namespace penstock {
 namespace {
 
-constexpr const char* kFlags[] = {"--time-scale", "--noise",     "--noise-seed",
-                                  "--slow-rank",  "--slow-link", "--stall"};
+constexpr const char* kFlags[] = {"--time-scale", "--noise", "--noise-seed", "--slow-rank",
+                                  "--slow-link",  "--stall", "--host-stall"};
 
 // A flag that may be given several times; each value is read by `parse`.
 template <typename Value>
@@ -46,6 +46,8 @@ void AddSimulationFlags(CLI::App& app, SimulationOptions& options) {
           "Simulated device: RANK-RANK:FACTOR, a link whose transfers take FACTOR times as long");
   AddList(app, "--stall", options.stalls, ParseStall,
           "Simulated device: RANK:ITERATION:SECONDS, a rank that stands still for so many simulated seconds");
+  AddList(app, "--host-stall", options.host_stalls, ParseHostStall,
+          "Simulated device: RANK:SECONDS, a rank whose host takes so long before each pass");
 }
 
 bool SimulationFlagsGiven(const CLI::App& app) {

@@ -64,6 +64,15 @@ absl::StatusOr<Stall> ParseStall(const std::string& text) {
   return BadForm("--stall", text, "RANK:ITERATION:SECONDS, e.g. 5:10:2.5");
 }
 
+absl::StatusOr<HostStall> ParseHostStall(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  HostStall stall;
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &stall.rank) &&
+      absl::SimpleAtod(parts[1], &stall.seconds))
+    return stall;
+  return BadForm("--host-stall", text, "RANK:SECONDS, e.g. 5:0.01");
+}
+
 absl::Status CheckSimulation(const SimulationOptions& options, uint32_t ranks) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--time-scale", options.time_scale, 0, kMostTimeScale));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--noise", options.noise, 0, kMostNoise));
@@ -83,6 +92,10 @@ absl::Status CheckSimulation(const SimulationOptions& options, uint32_t ranks) {
     PENSTOCK_RETURN_IF_ERROR(CheckRank("--stall", stall.rank, ranks));
     PENSTOCK_RETURN_IF_ERROR(CheckRange("--stall: seconds", stall.seconds, 0, kMostSeconds));
   }
+  for (const HostStall& stall : options.host_stalls) {
+    PENSTOCK_RETURN_IF_ERROR(CheckRank("--host-stall", stall.rank, ranks));
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--host-stall: seconds", stall.seconds, 0, kMostSeconds));
+  }
   return absl::OkStatus();
 }
 
@@ -100,6 +113,8 @@ std::vector<std::string> SimulationArguments(const SimulationOptions& options) {
     arguments.push_back(
         absl::StrCat("--stall=", stall.rank, ":", stall.iteration, ":", Number(stall.seconds)));
   }
+  for (const HostStall& stall : options.host_stalls)
+    arguments.push_back(absl::StrCat("--host-stall=", stall.rank, ":", Number(stall.seconds)));
   return arguments;
 }
 

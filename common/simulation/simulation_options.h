@@ -32,6 +32,12 @@ struct Stall {
   double seconds = 0;
 };
 
+// The host of `rank` takes so much longer before each pass, simulated seconds: no instruction says so.
+struct HostStall {
+  uint32_t rank = 0;
+  double seconds = 0;
+};
+
 struct SimulationOptions {
   // Wall seconds for a simulated second; 0: as fast as the machine can. Changes no simulated time.
   double time_scale = 1;
@@ -41,12 +47,15 @@ struct SimulationOptions {
   std::vector<SlowRank> slow_ranks = {};
   std::vector<SlowLink> slow_links = {};
   std::vector<Stall> stalls = {};
+  std::vector<HostStall> host_stalls = {};
 };
 
-// "3:1.5", "2-3:4", "5:10:2.5". Possible errors: INVALID_ARGUMENT, naming the flag and the form it takes.
+// "3:1.5", "2-3:4", "5:10:2.5", "5:0.01". Possible errors: INVALID_ARGUMENT, naming the flag and the form it
+// takes.
 absl::StatusOr<SlowRank> ParseSlowRank(const std::string& text);
 absl::StatusOr<SlowLink> ParseSlowLink(const std::string& text);
 absl::StatusOr<Stall> ParseStall(const std::string& text);
+absl::StatusOr<HostStall> ParseHostStall(const std::string& text);
 
 // Whether all values are in their ranges and every rank that they name is one of the job's.
 // Possible errors: INVALID_ARGUMENT, naming the flag.

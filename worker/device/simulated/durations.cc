@@ -76,6 +76,16 @@ double SimulatedDurations::StallNs(const Program& program, const Instruction& in
   return first != program.instructions.end() && first->id == instruction.id ? seconds * kNsPerSecond : 0;
 }
 
+int64_t SimulatedDurations::HostNs(const Instruction& instruction) const {
+  const bool pass = instruction.op == Op::kForward || instruction.op == Op::kBackward ||
+                    instruction.op == Op::kBackwardInput || instruction.op == Op::kBackwardWeight;
+  double seconds = 0;
+  for (const HostStall& stall : options_.host_stalls) {
+    if (stall.rank == rank_ && pass) seconds += stall.seconds;
+  }
+  return std::llround(seconds * kNsPerSecond);
+}
+
 int64_t SimulatedDurations::Of(const Program& program, const Instruction& instruction) const {
   if (instruction.expected_duration_ns == 0) return 0;
   const int64_t alone = instruction.profile_duration_ns >= 0 ? instruction.profile_duration_ns

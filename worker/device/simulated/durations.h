@@ -18,6 +18,9 @@ class SimulatedDurations {
   // alone.
   int64_t Of(const Program& program, const Instruction& instruction) const;
 
+  // What the host takes before it, beyond what there is on any device.
+  int64_t HostNs(const Instruction& instruction) const;
+
  private:
   double FactorOf(const Program& program, const Instruction& instruction) const;
   double StallNs(const Program& program, const Instruction& instruction) const;

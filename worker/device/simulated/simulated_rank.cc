@@ -115,6 +115,7 @@ absl::Status SimulatedRank::Begin(const Instruction& instruction) {
   current_ = &instruction;
   if (instruction.stream != Stream::kCompute) return absl::OkStatus();
   PENSTOCK_ASSIGN_OR_RETURN(start_ns_, timeline_.Ready(instruction.id));
+  start_ns_ += durations_.HostNs(instruction);
   duration_ns_ = durations_.Of(*program_, instruction);
   return instruction.joint ? MeetStageGroup(instruction) : absl::OkStatus();
 }

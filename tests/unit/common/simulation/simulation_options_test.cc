@@ -29,7 +29,7 @@ SimulationOptions Parse(std::vector<std::string> arguments) {
 TEST(SimulationOptionsTest, FlagsSayAllOfThem) {
   const SimulationOptions options =
       Parse({"--time-scale", "0.25", "--noise", "0.05", "--noise-seed", "7", "--slow-rank", "3:1.5",
-             "--slow-rank", "4:2", "--slow-link", "2-3:4", "--stall", "5:10:2.5"});
+             "--slow-rank", "4:2", "--slow-link", "2-3:4", "--stall", "5:10:2.5", "--host-stall", "6:0.01"});
   EXPECT_EQ(options.time_scale, 0.25);
   EXPECT_EQ(options.noise, 0.05);
   EXPECT_EQ(options.noise_seed, 7);
@@ -42,6 +42,9 @@ TEST(SimulationOptionsTest, FlagsSayAllOfThem) {
   ASSERT_EQ(options.stalls.size(), 1u);
   EXPECT_EQ(options.stalls[0].iteration, 10);
   EXPECT_EQ(options.stalls[0].seconds, 2.5);
+  ASSERT_EQ(options.host_stalls.size(), 1u);
+  EXPECT_EQ(options.host_stalls[0].rank, 6);
+  EXPECT_EQ(options.host_stalls[0].seconds, 0.01);
 }
 
 TEST(SimulationOptionsTest, ArgumentsForAWorkerSayTheSame) {
@@ -50,7 +53,8 @@ TEST(SimulationOptionsTest, ArgumentsForAWorkerSayTheSame) {
                                      .noise_seed = 9,
                                      .slow_ranks = {{1, 1.1}},
                                      .slow_links = {{0, 2, 3.7}},
-                                     .stalls = {{2, 3, 0.7}}};
+                                     .stalls = {{2, 3, 0.7}},
+                                     .host_stalls = {{3, 0.1}}};
   const SimulationOptions again = Parse(SimulationArguments(options));
   EXPECT_EQ(SimulationArguments(again), SimulationArguments(options));
   EXPECT_EQ(again.noise, options.noise);
@@ -59,8 +63,8 @@ TEST(SimulationOptionsTest, ArgumentsForAWorkerSayTheSame) {
 
 TEST(SimulationOptionsTest, FlagsOfAWrongFormSayTheRightOne) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"--slow-rank", "3"},     {"--slow-rank", "a:2"}, {"--slow-link", "1:2"},
-      {"--slow-link", "1-x:2"}, {"--stall", "1:2"},     {"--stall", "1:2:3:4"}};
+      {"--slow-rank", "3"}, {"--slow-rank", "a:2"}, {"--slow-link", "1:2"}, {"--slow-link", "1-x:2"},
+      {"--stall", "1:2"},   {"--stall", "1:2:3:4"}, {"--host-stall", "1"}};
   for (const auto& [flag, value] : wrong) {
     try {
       Parse({flag, value});
@@ -81,7 +85,9 @@ TEST(SimulationOptionsTest, ValuesOutOfRangeAndUnknownRanksNameTheFlag) {
       {{.slow_links = {{0, 4, 2}}}, "--slow-link: there is no rank 4"},
       {{.slow_links = {{1, 1, 2}}}, "--slow-link: 1-1 is no link"},
       {{.stalls = {{9, 0, 1}}}, "--stall: there is no rank 9"},
-      {{.stalls = {{0, 0, -1}}}, "--stall: seconds"}};
+      {{.stalls = {{0, 0, -1}}}, "--stall: seconds"},
+      {{.host_stalls = {{9, 1}}}, "--host-stall: there is no rank 9"},
+      {{.host_stalls = {{0, -1}}}, "--host-stall: seconds"}};
   for (const auto& [options, message] : wrong) {
     const absl::Status status = CheckSimulation(options, 4);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;

@@ -57,6 +57,17 @@ TEST(SimulatedDurationsTest, ASlowRankComputesSlowly) {
   EXPECT_EQ(Duration(options, 4), kExpected);
 }
 
+TEST(SimulatedDurationsTest, AHostThatStallsDoesSoBeforePassesOfItsRank) {
+  const Program program = ProgramOf(2, 1, Op::kSend);
+  const SimulationOptions options = {.host_stalls = {{2, 0.25}, {1, 7}}};
+  const SimulatedDurations durations(options, 2);
+  for (uint32_t id = 0; id < 6; ++id) {
+    const bool pass = id == 1 || id == 2;
+    EXPECT_EQ(durations.HostNs(program.instructions[id]), pass ? 250'000'000 : 0) << id;
+    EXPECT_EQ(durations.Of(program, program.instructions[id]), Duration({}, id)) << id;
+  }
+}
+
 TEST(SimulatedDurationsTest, ASlowLinkSlowsTransfersAndTheReductionsOverIt) {
   EXPECT_EQ(Duration({.slow_links = {{1, 2, 4}}}, 3), 4 * kExpected);
   EXPECT_EQ(Duration({.slow_links = {{2, 1, 4}}}, 3), 4 * kExpected);
