@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-MeasuredTransfer Transfer(double ratio, Link link = Link::kInsideNode) {
+MeasuredTransfer TransferThatTook(double ratio, Link link = Link::kInsideNode) {
   return {.from = 0, .to = 1, .link = link, .sent = ratio, .received = ratio};
 }
 
@@ -24,12 +24,12 @@ TEST(LinkFactorsTest, WithoutMeasurementsLinksAreAsFastAsTheCostsSay) {
 }
 
 TEST(LinkFactorsTest, TransfersCountBeforeSumsOfGradients) {
-  EXPECT_THAT(LinkFactors({Transfer(0.5)}, {Ring(3)}, {}), ElementsAre(0.5, 0.5));
+  EXPECT_THAT(LinkFactors({TransferThatTook(0.5)}, {Ring(3)}, {}), ElementsAre(0.5, 0.5));
 }
 
 TEST(LinkFactorsTest, AKindOfLinksWithoutTransfersIsMeasuredBySumsOfGradients) {
   EXPECT_THAT(LinkFactors({}, {Ring(2), Ring(2.1), Ring(9)}, {}), ElementsAre(2, 2));
-  EXPECT_THAT(LinkFactors({Transfer(0.5)}, {Ring(4, Link::kBetweenNodes)}, {}), ElementsAre(0.5, 4));
+  EXPECT_THAT(LinkFactors({TransferThatTook(0.5)}, {Ring(4, Link::kBetweenNodes)}, {}), ElementsAre(0.5, 4));
 }
 
 // The other part of them may have gone on beside the last pass.
