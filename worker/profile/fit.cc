@@ -2,8 +2,12 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <optional>
+#include <utility>
+
+#include "common/least_squares/least_squares.h"
 
 namespace penstock::worker {
 namespace {
@@ -50,7 +54,7 @@ double SquaredError(const std::vector<Row>& rows, const Row& solution) {
   return sum;
 }
 
-// Normal equations of the columns in `mask`, scaled to a unit diagonal; the other unknowns are 0.
+// Scaled to a unit diagonal.
 struct NormalEquations {
   std::array<Row, kColumns> matrix = {};
   Row right = {};
@@ -76,27 +80,25 @@ NormalEquations BuildNormalEquations(const std::vector<Row>& rows) {
   return equations;
 }
 
-// Gauss-Jordan over the columns in `mask`; nothing when they are (nearly) dependent or a coefficient is
-// negative.
-std::optional<Row> SolveSubset(NormalEquations equations, unsigned mask) {
+// Over the columns in `mask`; nothing when they are (nearly) dependent or a coefficient is negative.
+std::optional<Row> SolveSubset(const NormalEquations& equations, unsigned mask) {
   constexpr double kDependent = 1e-9;
-  const auto used = [mask](int i) { return (mask >> i & 1U) != 0; };
-  for (int pivot = 0; pivot < kColumns; ++pivot) {
-    if (!used(pivot)) continue;
-    const double diagonal = equations.matrix[pivot][pivot];
-    if (equations.scale[pivot] == 0 || diagonal < kDependent) return std::nullopt;
-    for (int i = 0; i < kColumns; ++i) {
-      if (!used(i) || i == pivot) continue;
-      const double factor = equations.matrix[i][pivot] / diagonal;
-      for (int j = 0; j < kColumns; ++j) equations.matrix[i][j] -= factor * equations.matrix[pivot][j];
-      equations.right[i] -= factor * equations.right[pivot];
-    }
-  }
-  Row solution = {};
+  std::vector<int> used;
   for (int i = 0; i < kColumns; ++i) {
-    if (!used(i)) continue;
-    solution[i] = equations.right[i] / equations.matrix[i][i] / equations.scale[i];
-    if (solution[i] < 0) return std::nullopt;
+    if ((mask >> i & 1U) != 0) used.push_back(i);
+  }
+  std::vector<double> matrix, right;
+  for (const int i : used) {
+    if (equations.scale[i] == 0) return std::nullopt;
+    right.push_back(equations.right[i]);
+    for (const int j : used) matrix.push_back(equations.matrix[i][j]);
+  }
+  const auto scaled = SolvePositiveDefinite(std::move(matrix), std::move(right), kDependent);
+  if (!scaled.has_value()) return std::nullopt;
+  Row solution = {};
+  for (size_t k = 0; k < used.size(); ++k) {
+    solution[used[k]] = (*scaled)[k] / equations.scale[used[k]];
+    if (solution[used[k]] < 0) return std::nullopt;
   }
   return solution;
 }

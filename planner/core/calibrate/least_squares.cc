@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
+#include "common/least_squares/least_squares.h"
 #include "common/median/median.h"
 
 namespace penstock::core {
@@ -18,36 +20,12 @@ constexpr double kLeastRidge = 1e-6;
 constexpr double kMostRidge = 0.0025;
 // The standard deviation of a normal distribution by the median of absolute values.
 constexpr double kDeviationPerMedian = 1.4826;
-// Residuals beyond so many times their median are outliers (1.345 sigma of a normal distribution: 95 %
-// efficient).
-constexpr double kOutlierMedians = 2;
 constexpr int kRounds = 10;
 
 double Foreseen(const FitRow& row) {
   double sum = 0;
   for (const double part : row.parts) sum += part;
   return sum;
-}
-
-// Solves a symmetric, positive definite system in place (Cholesky). `matrix` is row-major.
-std::vector<double> Solve(std::vector<double> matrix, std::vector<double> right) {
-  const size_t n = right.size();
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      double sum = matrix[i * n + j];
-      for (size_t k = 0; k < j; ++k) sum -= matrix[i * n + k] * matrix[j * n + k];
-      matrix[i * n + j] = i == j ? std::sqrt(std::max(sum, 1e-300)) : sum / matrix[j * n + j];
-    }
-  }
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k < i; ++k) right[i] -= matrix[i * n + k] * right[k];
-    right[i] /= matrix[i * n + i];
-  }
-  for (size_t i = n; i-- > 0;) {
-    for (size_t k = i + 1; k < n; ++k) right[i] -= matrix[k * n + i] * right[k];
-    right[i] /= matrix[i * n + i];
-  }
-  return right;
 }
 
 // The rows relative to what they foresee: shares of the parts, the ratio of the measurement, and how much
@@ -82,7 +60,9 @@ class RelativeRows {
           matrix[i * columns_ + j] += weight * share(row, i) * share(row, j);
       }
     }
-    return Solve(std::move(matrix), std::move(right));
+    // The ridge makes it one that has a solution.
+    return SolvePositiveDefinite(std::move(matrix), std::move(right), 0)
+        .value_or(std::vector<double>(columns_, usual_));
   }
 
   // By how far they are from the fit.
@@ -93,12 +73,8 @@ class RelativeRows {
       for (size_t i = 0; i < columns_; ++i) fitted += factors[i] * share(row, i);
       residuals.push_back(std::abs(ratios_[row] - fitted));
     }
-    std::vector<double> sorted = residuals;
-    const double median = UpperMedian(sorted);
-    SetRidge(kDeviationPerMedian * median);
-    const double far = std::max(kOutlierMedians * median, 1e-9);
-    for (size_t row = 0; row < residuals.size(); ++row)
-      outlier_[row] = residuals[row] <= far ? 1 : far / residuals[row];
+    outlier_ = HuberWeights(residuals);
+    SetRidge(kDeviationPerMedian * UpperMedian(residuals));
   }
 
  private:

@@ -1,0 +1,49 @@
+#include "common/least_squares/least_squares.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "common/median/median.h"
+
+namespace penstock {
+namespace {
+
+constexpr double kOutlierMedians = 2;
+// Of an exact fit rounding is all that is left.
+constexpr double kRounding = 1e-9;
+
+}  // namespace
+
+std::optional<std::vector<double>> SolvePositiveDefinite(std::vector<double> matrix,
+                                                         std::vector<double> right, double least_pivot) {
+  const size_t n = right.size();
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      double sum = matrix[i * n + j];
+      for (size_t k = 0; k < j; ++k) sum -= matrix[i * n + k] * matrix[j * n + k];
+      if (i == j && !(sum > least_pivot)) return std::nullopt;
+      matrix[i * n + j] = i == j ? std::sqrt(sum) : sum / matrix[j * n + j];
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < i; ++k) right[i] -= matrix[i * n + k] * right[k];
+    right[i] /= matrix[i * n + i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; ++k) right[i] -= matrix[k * n + i] * right[k];
+    right[i] /= matrix[i * n + i];
+  }
+  return right;
+}
+
+std::vector<double> HuberWeights(absl::Span<const double> distances) {
+  std::vector<double> sorted(distances.begin(), distances.end());
+  const double far = std::max(kOutlierMedians * UpperMedian(sorted), kRounding);
+  std::vector<double> weights;
+  weights.reserve(distances.size());
+  for (const double distance : distances) weights.push_back(distance <= far ? 1 : far / distance);
+  return weights;
+}
+
+}  // namespace penstock

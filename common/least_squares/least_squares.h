@@ -1,0 +1,28 @@
+// What fits of measured times have in common: a system of equations, and less weight for what is far off.
+//
+//   std::vector<double> weights(rows, 1);
+//   for (int round = 0; round < 10; ++round) {
+//     const auto solution = SolvePositiveDefinite(NormalMatrix(weights), Right(weights), 1e-9);
+//     weights = HuberWeights(Distances(*solution));
+//   }
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace penstock {
+
+// x of A x = b for a symmetric, positive definite A, row-major (Cholesky). Nothing where a pivot is not above
+// `least_pivot`: of a matrix with ones on its diagonal the share of a column that those before it leave.
+std::optional<std::vector<double>> SolvePositiveDefinite(std::vector<double> matrix,
+                                                         std::vector<double> right, double least_pivot);
+
+// How much rows count that are so far from a fit (absolute values, in one unit): those beyond twice the
+// median distance, 1.345 standard deviations of a normal distribution, count less by how far they are beyond
+// it (Huber 1964, "Robust Estimation of a Location Parameter", by iterated weights; 95 % efficient). All 1
+// where the fit is exact.
+std::vector<double> HuberWeights(absl::Span<const double> distances);
+
+}  // namespace penstock
