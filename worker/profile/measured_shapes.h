@@ -28,9 +28,10 @@ struct ShapeWindows {
 };
 TokenFigures FiguresOf(const MicroBatch& shape, const ShapeWindows& windows = {});
 
-// Rectangles of 1, 4 and 16 rows, packed samples of mixed lengths and many packed ones of one length, each
-// from 23 tokens up to about the model's max_sequence_length, of at most `most_tokens`; by computed tokens,
-// ascending. T5: equal lengths, and source and target of different ones.
+// Rectangles of 1, 4 and 16 rows, packed samples of mixed lengths and many packed ones of about one length,
+// no neighbours of which are alike, each from 23 tokens up to about the model's max_sequence_length, of at
+// most `most_tokens`; by computed tokens, ascending. T5: equal lengths, and source and target of different
+// ones.
 std::vector<MicroBatch> MeasuredShapes(const ModelConfig& config, int64_t most_tokens);
 
 }  // namespace penstock::worker
