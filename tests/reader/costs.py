@@ -20,8 +20,8 @@ def round_half_up(value):
     return math.floor(value + 0.5)
 
 
-def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products, packed_rows):
-    """T(ts, S2, tu, U2, X, p) with the numbers of a LayerTime; nanoseconds, not rounded."""
+def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products, packed_rows, calls=(0, 0)):
+    """T(ts, S2, tu, U2, X, p, W2, V2) with the numbers of a LayerTime; nanoseconds, not rounded. `calls`: W2 and V2."""
     result = time.fixed_ns
     if target_tokens > 0:
         work = time.target_token_ns * target_tokens + time.target_square_ns * target_squares + time.cross_ns * products
@@ -29,7 +29,9 @@ def closed_form(time, source_tokens, source_squares, target_tokens, target_squar
     if source_tokens > 0:
         work = time.source_token_ns * source_tokens + time.source_square_ns * source_squares
         result += work * (1 + time.half_efficiency_tokens / source_tokens)
-    return result + time.packed_row_ns * packed_rows
+    result += time.packed_row_ns * packed_rows
+    result += time.target_call_square_ns * calls[1]
+    return result + time.source_call_square_ns * calls[0]
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ class LayerTimes:
             sums.target_squares,
             sums.products,
             sums.packed_rows,
+            sums.call_squares,
         )
 
     def _places(self, rectangle, extend_below):

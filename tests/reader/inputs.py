@@ -32,6 +32,8 @@ def _layer(name, size, tables=None, closed_form=True, **fields):
             "half_efficiency_tokens": 97.5,
             # Heads have no attention.
             "packed_row_ns": 0 if name == "head" else 417.33 * size,
+            "target_call_square_ns": 0 if name == "head" else 0.08713 * size,
+            "source_call_square_ns": 0 if name == "head" else 0.11917 * size,
         }
     if tables:
         layer["forward_ms"] = {"values": _table(tables, 0.0031 * size, gap=closed_form)}

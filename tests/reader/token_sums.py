@@ -17,6 +17,13 @@ class TokenSums:
     products: int
     loss_positions: int
 
+    @property
+    def call_squares(self):
+        """Of source and target: squares of the lengths that kernels of attention are called with."""
+        if not self.rectangle or self.rows == 0:
+            return self.source_squares, self.target_squares
+        return self.source_squares / self.rows, self.target_squares / self.rows
+
 
 def side_lengths(is_t5, sample):
     """Source and target tokens of a sample: a GPT has no source, its input and target together are its target."""

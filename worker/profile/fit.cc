@@ -12,24 +12,35 @@
 namespace penstock::worker {
 namespace {
 
-// fixed, target, target square, cross, source, source square, packed rows
-constexpr int kColumns = 7;
-constexpr int kPackedRows = 6;
+// fixed, target, target square, cross, source, source square, packed rows, calls of target and of source
+constexpr int kColumns = 9;
+// Terms that are there only where they are worth it.
+constexpr std::array<unsigned, 2> kOptional = {0b001'000000, 0b110'000000};
+constexpr unsigned kChoices = 1U << kOptional.size();
 // One term more of twenty shapes takes a twentieth off the error of mere noise.
-constexpr double kWorthRows = 0.9;
+constexpr double kWorthATerm = 0.9;
+// A little better is not enough: without it the form is simpler.
+constexpr double kWorthHalfEfficiency = 0.98;
 constexpr double kLargestHalfEfficiency = 4096;
 // A sum of squared relative errors below which a fit is exact but for rounding.
 constexpr double kExact = 1e-16;
 
 using Row = std::array<double, kColumns>;
 
+// The unknowns' factors at every point, divided by the measured time: their sum should be 1.
+struct Rows {
+  std::vector<Row> factors;
+  // How much each counts.
+  std::vector<double> weights;
+};
+
 struct Fit {
   Row solution = {};
+  double half_efficiency = 0;
   // Squared relative ones.
   double error = std::numeric_limits<double>::infinity();
 };
 
-// The unknowns' factors at a point, divided by the measured time: the sum should be 1.
 Row FactorsAt(const CostPoint& point, double half_efficiency) {
   const auto slow = [&](double tokens) { return tokens > 0 ? (1 + half_efficiency / tokens) / point.ns : 0; };
   const TokenFigures& tokens = point.tokens;
@@ -41,15 +52,22 @@ Row FactorsAt(const CostPoint& point, double half_efficiency) {
           tokens.cross * target,
           tokens.source * source,
           tokens.source_square * source,
-          tokens.packed_rows / point.ns};
+          tokens.packed_rows / point.ns,
+          tokens.target_call_square / point.ns,
+          tokens.source_call_square / point.ns};
 }
 
-double SquaredError(const std::vector<Row>& rows, const Row& solution) {
+double ErrorAt(const Row& factors, const Row& solution) {
+  double error = -1;
+  for (int i = 0; i < kColumns; ++i) error += factors[i] * solution[i];
+  return error;
+}
+
+double SquaredError(const Rows& rows, const Row& solution) {
   double sum = 0;
-  for (const Row& row : rows) {
-    double error = -1;
-    for (int i = 0; i < kColumns; ++i) error += row[i] * solution[i];
-    sum += error * error;
+  for (size_t row = 0; row < rows.factors.size(); ++row) {
+    const double error = ErrorAt(rows.factors[row], solution);
+    sum += rows.weights[row] * error * error;
   }
   return sum;
 }
@@ -61,20 +79,22 @@ struct NormalEquations {
   Row scale = {};
 };
 
-NormalEquations BuildNormalEquations(const std::vector<Row>& rows) {
+NormalEquations BuildNormalEquations(const Rows& rows) {
   NormalEquations equations;
-  for (int i = 0; i < kColumns; ++i) {
-    for (const Row& row : rows) equations.scale[i] += row[i] * row[i];
-    equations.scale[i] = std::sqrt(equations.scale[i]);
+  for (size_t row = 0; row < rows.factors.size(); ++row) {
+    const Row& factors = rows.factors[row];
+    for (int i = 0; i < kColumns; ++i) {
+      equations.right[i] += rows.weights[row] * factors[i];
+      for (int j = 0; j < kColumns; ++j)
+        equations.matrix[i][j] += rows.weights[row] * factors[i] * factors[j];
+    }
   }
+  for (int i = 0; i < kColumns; ++i) equations.scale[i] = std::sqrt(equations.matrix[i][i]);
   for (int i = 0; i < kColumns; ++i) {
     if (equations.scale[i] == 0) continue;
-    for (const Row& row : rows) {
-      equations.right[i] += row[i] / equations.scale[i];
-      for (int j = 0; j < kColumns; ++j) {
-        if (equations.scale[j] > 0)
-          equations.matrix[i][j] += row[i] / equations.scale[i] * row[j] / equations.scale[j];
-      }
+    equations.right[i] /= equations.scale[i];
+    for (int j = 0; j < kColumns; ++j) {
+      if (equations.scale[j] > 0) equations.matrix[i][j] /= equations.scale[i] * equations.scale[j];
     }
   }
   return equations;
@@ -85,11 +105,12 @@ std::optional<Row> SolveSubset(const NormalEquations& equations, unsigned mask) 
   constexpr double kDependent = 1e-9;
   std::vector<int> used;
   for (int i = 0; i < kColumns; ++i) {
-    if ((mask >> i & 1U) != 0) used.push_back(i);
+    if ((mask >> i & 1U) == 0) continue;
+    if (equations.scale[i] == 0) return std::nullopt;
+    used.push_back(i);
   }
   std::vector<double> matrix, right;
   for (const int i : used) {
-    if (equations.scale[i] == 0) return std::nullopt;
     right.push_back(equations.right[i]);
     for (const int j : used) matrix.push_back(equations.matrix[i][j]);
   }
@@ -103,42 +124,70 @@ std::optional<Row> SolveSubset(const NormalEquations& equations, unsigned mask) 
   return solution;
 }
 
-// The best non-negative solution is an unconstrained one over some subset of the columns (Lawson and Hanson,
-// "Solving least squares problems", 1974, chapter 23); there are 127.
-Fit BestOfSubsets(const std::vector<Row>& rows, const NormalEquations& equations, unsigned first,
-                  unsigned end) {
-  Fit best;
-  for (unsigned mask = first; mask < end; ++mask) {
+// Which of the optional terms a subset has: bit i for the i-th.
+unsigned ChoiceOf(unsigned mask) {
+  unsigned choice = 0;
+  for (size_t i = 0; i < kOptional.size(); ++i) choice |= (mask & kOptional[i]) != 0 ? 1U << i : 0;
+  return choice;
+}
+
+// By ChoiceOf. The best non-negative solution is an unconstrained one over some subset of the columns (Lawson
+// and Hanson, "Solving least squares problems", 1974, chapter 23); there are 511.
+std::array<Fit, kChoices> BestOfChoices(const Rows& rows) {
+  const NormalEquations equations = BuildNormalEquations(rows);
+  std::array<Fit, kChoices> best;
+  for (unsigned mask = 1; mask < 1U << kColumns; ++mask) {
     const std::optional<Row> solution = SolveSubset(equations, mask);
     if (!solution) continue;
     const double error = SquaredError(rows, *solution);
-    if (error < best.error) best = {*solution, error};
+    Fit& of_choice = best[ChoiceOf(mask)];
+    if (error < of_choice.error) of_choice = {.solution = *solution, .error = error};
   }
   return best;
 }
 
-Fit SolveNonNegative(const std::vector<Row>& rows) {
-  const NormalEquations equations = BuildNormalEquations(rows);
-  const Fit without = BestOfSubsets(rows, equations, 1, 1U << kPackedRows);
-  const Fit with = BestOfSubsets(rows, equations, 1U << kPackedRows, 1U << kColumns);
-  return with.error < kWorthRows * without.error - kExact ? with : without;
+Fit SolveNonNegative(const Rows& rows) {
+  const std::array<Fit, kChoices> fits = BestOfChoices(rows);
+  Fit best = fits[0];
+  int terms = 0;
+  // Fewer terms come first: 0, 1, 2, both.
+  for (unsigned choice = 1; choice < kChoices; ++choice) {
+    const int count = static_cast<int>(choice & 1U) + static_cast<int>(choice >> 1U);
+    const double worth = std::pow(kWorthATerm, count - terms);
+    if (!(fits[choice].error < worth * best.error - kExact)) continue;
+    best = fits[choice];
+    terms = count;
+  }
+  return best;
+}
+
+Fit BestFit(const std::vector<CostPoint>& points, const std::vector<double>& weights) {
+  Fit best;
+  for (double half = 0; half <= kLargestHalfEfficiency; half = half == 0 ? 1 : half * 2) {
+    Rows rows = {.factors = {}, .weights = weights};
+    for (const CostPoint& point : points) rows.factors.push_back(FactorsAt(point, half));
+    Fit fit = SolveNonNegative(rows);
+    fit.half_efficiency = half;
+    if (fit.error < kWorthHalfEfficiency * best.error - kExact) best = fit;
+  }
+  return best;
 }
 
 }  // namespace
 
 MeasuredTime FitTime(const std::vector<CostPoint>& points) {
-  MeasuredTime best;
-  double best_error = std::numeric_limits<double>::infinity();
-  for (double half = 0; half <= kLargestHalfEfficiency; half = half == 0 ? 1 : half * 2) {
-    std::vector<Row> rows;
-    for (const CostPoint& point : points) rows.push_back(FactorsAt(point, half));
-    const auto [solution, error] = SolveNonNegative(rows);
-    // A little better is not enough: without the term the form is simpler.
-    if (!(error < 0.98 * best_error - kExact)) continue;
-    best_error = error;
-    best = {solution[0], solution[1], solution[2], solution[3], solution[4], solution[5], half, solution[6]};
-  }
-  return best;
+  const Fit fit = BestFit(points, std::vector<double>(points.size(), 1));
+  const Row& terms = fit.solution;
+  return {.fixed_ns = terms[0],
+          .target_token_ns = terms[1],
+          .target_square_ns = terms[2],
+          .cross_ns = terms[3],
+          .source_token_ns = terms[4],
+          .source_square_ns = terms[5],
+          .half_efficiency_tokens = fit.half_efficiency,
+          .packed_row_ns = terms[6],
+          .target_call_square_ns = terms[7],
+          .source_call_square_ns = terms[8]};
 }
 
 }  // namespace penstock::worker

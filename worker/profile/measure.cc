@@ -51,16 +51,23 @@ MeasuredLayer ToLayer(const MeasuredPasses& passes) {
   return layer;
 }
 
-TokenFigures AllFigures(const MicroBatch& shape, int64_t) { return FiguresOf(shape); }
-
-FiguresOfStage FiguresOfLayer(const ShapeWindows& windows) {
-  return [windows](const MicroBatch& shape, int64_t) { return FiguresOf(shape, windows); };
+// `biased`: the scores of its own tokens have a bias, which calls make for all of their rows. Those of a
+// source that a decoder attends to never have one.
+FiguresOfStage FiguresOfLayer(const ShapeWindows& windows, bool biased) {
+  return [=](const MicroBatch& shape, int64_t) {
+    TokenFigures figures = FiguresOf(shape, windows);
+    figures.source_call_square = 0;
+    if (!biased) figures.target_call_square = 0;
+    return figures;
+  };
 }
 
 TokenFigures SourceFigures(const MicroBatch& shape, int64_t) {
   const TokenFigures figures = FiguresOf(shape);
-  return {
-      .source = figures.source, .source_square = figures.source_square, .packed_rows = figures.packed_rows};
+  return {.source = figures.source,
+          .source_square = figures.source_square,
+          .packed_rows = figures.packed_rows,
+          .source_call_square = figures.source_call_square};
 }
 
 // Head and embedding do not care how tokens are divided into rows.
@@ -219,13 +226,13 @@ class Measurement {
     const int64_t number = IsT5() ? model.layers - 1 : 0;
     const WindowedLayers windows = WindowedLayersOf(model);
     if (windows.differ()) share /= 2;
-    const Part part = {name, {number, 1, false, false}, FiguresOfLayer(windows.first()), share, &model};
+    const Part part = {name, {number, 1, false, false}, FiguresOfLayer(windows.first(), IsT5()), share, &model};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
     if (windows.differ()) {
       const Part other = {absl::StrCat(name, " without window"),
                           {windows.without_window, 1, false, false},
-                          AllFigures,
+                          FiguresOfLayer({}, IsT5()),
                           share,
                           &model};
       PENSTOCK_ASSIGN_OR_RETURN(StageRun without, Create(other));

@@ -19,6 +19,9 @@ struct TokenFigures {
   double cross = 0;
   // Rows of a packed micro-batch; 0 of a rectangle.
   double packed_rows = 0;
+  // Squares of the lengths that attention is called with: of each packed row, of one row of a rectangle.
+  double source_call_square = 0;
+  double target_call_square = 0;
 };
 
 // v1::LayerTime.
@@ -31,15 +34,19 @@ struct MeasuredTime {
   double source_square_ns = 0;
   double half_efficiency_tokens = 0;
   double packed_row_ns = 0;
+  double target_call_square_ns = 0;
+  double source_call_square_ns = 0;
 
   void Scale(double by) {
     for (double* time : {&fixed_ns, &target_token_ns, &target_square_ns, &cross_ns, &source_token_ns,
-                         &source_square_ns, &packed_row_ns})
+                         &source_square_ns, &packed_row_ns, &target_call_square_ns, &source_call_square_ns})
       *time *= by;
   }
 
   double operator()(const TokenFigures& tokens) const {
-    double time = fixed_ns + packed_row_ns * tokens.packed_rows;
+    double time = fixed_ns + packed_row_ns * tokens.packed_rows +
+                  target_call_square_ns * tokens.target_call_square +
+                  source_call_square_ns * tokens.source_call_square;
     if (tokens.target > 0) {
       time += (target_token_ns * tokens.target + target_square_ns * tokens.target_square +
                cross_ns * tokens.cross) *

@@ -101,7 +101,11 @@ TokenFigures FiguresOf(const MicroBatch& shape, const ShapeWindows& windows) {
     figures.target_square += target * target - share * beyond * beyond;
     figures.cross += source * target;
   }
-  if (shape.layout == Layout::kPacked) figures.packed_rows = static_cast<double>(shape.sample_ids.size());
+  const auto rows = static_cast<double>(shape.sample_ids.size());
+  const bool packed = shape.layout == Layout::kPacked;
+  if (packed) figures.packed_rows = rows;
+  figures.source_call_square = figures.source_square / (packed ? 1 : rows);
+  figures.target_call_square = figures.target_square / (packed ? 1 : rows);
   return figures;
 }
 

@@ -24,6 +24,8 @@ v1::LayerTime ToProto(const MeasuredTime& time) {
   proto.set_source_square_ns(time.source_square_ns);
   proto.set_half_efficiency_tokens(time.half_efficiency_tokens);
   proto.set_packed_row_ns(time.packed_row_ns);
+  proto.set_target_call_square_ns(time.target_call_square_ns);
+  proto.set_source_call_square_ns(time.source_call_square_ns);
   return proto;
 }
 

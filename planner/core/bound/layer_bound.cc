@@ -229,7 +229,9 @@ void BoundBackwardForms(const CostModel& costs, LayerKind kind, const std::vecto
 double LinearNs(const LayerTime& form, const TokenSums& sums) {
   return form.target_token_ns * sums.target + form.target_square_ns * sums.target_square +
          form.cross_ns * sums.cross + form.source_token_ns * sums.source +
-         form.source_square_ns * sums.source_square + form.packed_row_ns * sums.packed_rows();
+         form.source_square_ns * sums.source_square + form.packed_row_ns * sums.packed_rows() +
+         form.target_call_square_ns * sums.target_call_square() +
+         form.source_call_square_ns * sums.source_call_square();
 }
 
 double OverheadNs(const LayerTime& form, const TokenSums& each, double contexts) {
@@ -281,8 +283,9 @@ LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode
     BoundBackward(layer, kind, levels, walk, &bound);
   }
   if (!packed) {
+    // Rows of a rectangle are one call.
     for (LayerTime* form : {&bound.form, &bound.backward_forms.input, &bound.backward_forms.weight})
-      form->packed_row_ns = 0;
+      form->packed_row_ns = form->target_call_square_ns = form->source_call_square_ns = 0;
   }
   for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
   BoundMemory(layer, kind, levels, walk, costs.group(), &bound);

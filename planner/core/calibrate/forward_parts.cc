@@ -20,6 +20,8 @@ LayerTime TermOf(const LayerTime& time, ForwardTerm term) {
     result.target_square_ns = time.target_square_ns;
     result.cross_ns = time.cross_ns;
     result.source_square_ns = time.source_square_ns;
+    result.target_call_square_ns = time.target_call_square_ns;
+    result.source_call_square_ns = time.source_call_square_ns;
   }
   return result;
 }
@@ -33,7 +35,7 @@ bool HasTables(const LayerProfile& layer) {
 bool IsZero(const LayerTime& time) {
   return time.fixed_ns == 0 && time.target_token_ns == 0 && time.source_token_ns == 0 &&
          time.target_square_ns == 0 && time.cross_ns == 0 && time.source_square_ns == 0 &&
-         time.packed_row_ns == 0;
+         time.packed_row_ns == 0 && time.target_call_square_ns == 0 && time.source_call_square_ns == 0;
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ void Multiply(const ForwardFactors& by, v1::LayerTime* time) {
   time->set_target_square_ns(time->target_square_ns() * by.squares);
   time->set_cross_ns(time->cross_ns() * by.squares);
   time->set_source_square_ns(time->source_square_ns() * by.squares);
+  time->set_target_call_square_ns(time->target_call_square_ns() * by.squares);
+  time->set_source_call_square_ns(time->source_call_square_ns() * by.squares);
 }
 
 ForwardFactors Times(const ForwardFactors& factors, double by) {

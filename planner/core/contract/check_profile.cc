@@ -61,16 +61,24 @@ absl::Status CheckTime(const std::string& field, const v1::LayerTime& time) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_token_ns", time.source_token_ns(), kTokenNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_square_ns", time.source_square_ns(), kSquareNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".packed_row_ns", time.packed_row_ns(), kPassNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".target_call_square_ns", time.target_call_square_ns(), kSquareNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_call_square_ns", time.source_call_square_ns(), kSquareNs));
   return Check(field + ".half_efficiency_tokens", time.half_efficiency_tokens(), kTokens);
 }
 
 // Of a head or the embeddings, which have no attention.
 absl::Status CheckTimeOfTokens(const std::string& field, const v1::LayerTime& time) {
   PENSTOCK_RETURN_IF_ERROR(CheckTime(field, time));
-  if (time.packed_row_ns() == 0) return absl::OkStatus();
-  return WrongInProfile(
-      field + ".packed_row_ns",
-      absl::StrCat(time.packed_row_ns(), "; leave it out: without attention, rows take nothing"));
+  const std::pair<const char*, double> of_attention[] = {
+      {".packed_row_ns", time.packed_row_ns()},
+      {".target_call_square_ns", time.target_call_square_ns()},
+      {".source_call_square_ns", time.source_call_square_ns()}};
+  for (const auto& [name, value] : of_attention) {
+    if (value == 0) continue;
+    return WrongInProfile(absl::StrCat(field, name),
+                          absl::StrCat(value, "; leave it out: without attention, rows take nothing"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckBytes(const std::string& field, const v1::LayerBytes& bytes) {

@@ -165,9 +165,16 @@ absl::Status ReadLayers(const v1::CostProfile& proto, Architecture architecture,
 }  // namespace
 
 LayerTime LayerTimeFromProto(const v1::LayerTime& time) {
-  return {
-      time.fixed_ns(),        time.target_token_ns(),  time.target_square_ns(),       time.cross_ns(),
-      time.source_token_ns(), time.source_square_ns(), time.half_efficiency_tokens(), time.packed_row_ns()};
+  return {.fixed_ns = time.fixed_ns(),
+          .target_token_ns = time.target_token_ns(),
+          .target_square_ns = time.target_square_ns(),
+          .cross_ns = time.cross_ns(),
+          .source_token_ns = time.source_token_ns(),
+          .source_square_ns = time.source_square_ns(),
+          .half_efficiency_tokens = time.half_efficiency_tokens(),
+          .packed_row_ns = time.packed_row_ns(),
+          .target_call_square_ns = time.target_call_square_ns(),
+          .source_call_square_ns = time.source_call_square_ns()};
 }
 
 LayerBytes LayerBytesFromProto(const v1::LayerBytes& bytes) {

@@ -17,6 +17,8 @@ double LayerTime::operator()(const TokenSums& sums) const {
             (1.0 + half_efficiency_tokens / sums.source);
   }
   if (packed_row_ns > 0) time += packed_row_ns * sums.packed_rows();
+  if (target_call_square_ns > 0) time += target_call_square_ns * sums.target_call_square();
+  if (source_call_square_ns > 0) time += source_call_square_ns * sums.source_call_square();
   return time;
 }
 

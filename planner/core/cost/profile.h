@@ -21,6 +21,8 @@ struct LayerTime {
   double source_square_ns = 0;
   double half_efficiency_tokens = 0;
   double packed_row_ns = 0;
+  double target_call_square_ns = 0;
+  double source_call_square_ns = 0;
 
   // The formula of v1::LayerTime. Nothing for a micro-batch without tokens but `fixed_ns`.
   double operator()(const TokenSums& sums) const;

@@ -28,6 +28,15 @@ struct TokenSums {
 
   // Rows whose attention is computed one by one.
   int32_t packed_rows() const { return layout == Layout::kPacked ? rows : 0; }
+  // Squares of the lengths that attention is called with: of each of these rows, and of one row of a
+  // rectangle.
+  double source_call_square() const { return OfCalls(source_square); }
+  double target_call_square() const { return OfCalls(target_square); }
+
+ private:
+  double OfCalls(double square) const {
+    return layout == Layout::kPacked || rows == 0 ? square : square / rows;
+  }
 };
 
 // What a head that runs at loss positions only computes.

@@ -68,7 +68,8 @@ void LoadModel::AddLayers(const CostModel& costs, LayerKind kind, double layers)
 
 void LoadModel::LayersTime::Add(const LayerTime& form, double times, double divisor) {
   token_ns += times * form.target_token_ns / divisor;
-  square_ns += times * form.target_square_ns / divisor;
+  // Rows are calls of their own here.
+  square_ns += times * (form.target_square_ns + form.target_call_square_ns) / divisor;
   row_ns += times * form.packed_row_ns / divisor;
   overhead += times * form.target_token_ns / divisor * form.half_efficiency_tokens;
 }

@@ -17,7 +17,8 @@ LayerTime OfWhole(LayerTime form, double divisor, double contexts) {
   form.fixed_ns /= divisor;
   form.half_efficiency_tokens *= contexts;
   for (double* rate : {&form.target_token_ns, &form.target_square_ns, &form.cross_ns, &form.source_token_ns,
-                       &form.source_square_ns, &form.packed_row_ns}) {
+                       &form.source_square_ns, &form.packed_row_ns, &form.target_call_square_ns,
+                       &form.source_call_square_ns}) {
     *rate /= divisor * contexts;
   }
   return form;

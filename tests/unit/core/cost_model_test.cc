@@ -140,6 +140,17 @@ TEST(CostModelTest, EachRowOfAPackedMicroBatchMayTakeTime) {
   EXPECT_DOUBLE_EQ(time(PaddedSums(5, 0, 10)), 5 + 2 * 50 * 2);
 }
 
+TEST(CostModelTest, ACallOfAttentionMayTakeTimeForAllOfItsRowsAtOnce) {
+  LayerTime time;
+  time.fixed_ns = 5;
+  time.target_square_ns = 2;
+  time.target_call_square_ns = 7;
+  time.source_call_square_ns = 3;
+  EXPECT_DOUBLE_EQ(time(Packed({{4, 10, 0}, {6, 30, 0}})), 5 + (2 + 7) * (100 + 900) + 3 * (16 + 36));
+  EXPECT_DOUBLE_EQ(time(PaddedSums(5, 4, 10)), 5 + 2 * 500 + 7 * 100 + 3 * 16);
+  EXPECT_DOUBLE_EQ(time(TokenSums()), 5);
+}
+
 TEST(CostModelTest, RowsTakeNothingWhereThereIsNoAttention) {
   EXPECT_THAT(MessageOf([](v1::CostProfile* profile) {
                 profile->mutable_layers(1)->mutable_forward()->set_packed_row_ns(3);
@@ -148,6 +159,14 @@ TEST(CostModelTest, RowsTakeNothingWhereThereIsNoAttention) {
   EXPECT_THAT(
       MessageOf([](v1::CostProfile* profile) { profile->mutable_embedding_forward()->set_packed_row_ns(3); }),
       testing::HasSubstr("embedding_forward.packed_row_ns: 3; leave it out"));
+  EXPECT_THAT(MessageOf([](v1::CostProfile* profile) {
+                profile->mutable_embedding_forward()->set_source_call_square_ns(3);
+              }),
+              testing::HasSubstr("embedding_forward.source_call_square_ns: 3; leave it out"));
+  EXPECT_THAT(MessageOf([](v1::CostProfile* profile) {
+                profile->mutable_layers(1)->mutable_forward()->set_target_call_square_ns(3);
+              }),
+              testing::HasSubstr("layers[1].forward.target_call_square_ns: 3; leave it out"));
 }
 
 TEST(CostModelTest, EfficiencyRaisesTheTimeOfSmallMicroBatches) {

@@ -32,6 +32,7 @@ RandomJobLimits Limits() {
   limits.weights_percent = 50;
   limits.windows_percent = 25;
   limits.backward_forms_percent = 25;
+  limits.calls_percent = 20;
   return limits;
 }
 

@@ -295,6 +295,20 @@ void RandomRows(Random* random, v1::CostProfile* profile) {
   }
 }
 
+// Kernels that make something for all rows of a call.
+void RandomCalls(Random* random, v1::CostProfile* profile) {
+  for (v1::LayerCost& layer : *profile->mutable_layers()) {
+    if (layer.name() == "head") continue;
+    const double share = 0.1 * random->Range(1, 10);
+    std::vector<v1::LayerTime*> forms = {layer.mutable_forward()};
+    if (layer.has_backward_input()) forms.push_back(layer.mutable_backward_input());
+    for (v1::LayerTime* form : forms) {
+      form->set_target_call_square_ns(share * form->target_square_ns());
+      form->set_source_call_square_ns(share * form->source_square_ns());
+    }
+  }
+}
+
 void RandomPlanning(bool several_stages, Random* random, v1::PlanningOptions* planning) {
   static constexpr v1::Policy kBaselines[] = {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
                                               v1::POLICY_TOKEN_BUDGET};
@@ -431,6 +445,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   if (backward.Chance(limits.backward_forms_percent)) RandomBackwardForms(&backward, job.mutable_profile());
   Random rows(seed + (uint64_t{9} << 40));
   if (rows.Chance(25)) RandomRows(&rows, job.mutable_profile());
+  Random calls(seed + (uint64_t{12} << 40));
+  if (calls.Chance(limits.calls_percent)) RandomCalls(&calls, job.mutable_profile());
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));

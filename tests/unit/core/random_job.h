@@ -52,6 +52,8 @@ struct RandomJobLimits {
   uint32_t windows_percent = 0;
   // Of so many jobs in a hundred whose profile has no tables, backward passes have closed forms of their own.
   uint32_t backward_forms_percent = 0;
+  // Of so many jobs in a hundred kernels of attention make something for all rows of a call.
+  uint32_t calls_percent = 0;
 };
 
 struct RandomPlanningCase {

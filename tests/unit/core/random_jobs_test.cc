@@ -317,6 +317,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
     limits.weights_percent = 50;
     limits.windows_percent = 25;
     limits.backward_forms_percent = 25;
+    limits.calls_percent = 20;
     // Every other one is small enough for brute force.
     if (seed % 2 == 1) {
       limits.samples = kBruteForceSamples;

@@ -55,6 +55,7 @@ RandomJobLimits Limits(int seed) {
   limits.weights_percent = 50;
   limits.windows_percent = 25;
   limits.backward_forms_percent = 25;
+  limits.calls_percent = 20;
   if (seed % 4 == 0) limits.samples = 30;
   if (seed % 4 == 1 || seed % 4 == 3) {
     limits.samples = 4;

@@ -66,6 +66,31 @@ TEST(FitTime, TellsWhatPackedRowsTakeFromWhatTheirTokensDo) {
   EXPECT_EQ(FitTime(PointsOf(time)).packed_row_ns, 0);
 }
 
+TEST(FitTime, TellsWhatACallTakesFromWhatItsRowsDo) {
+  const MeasuredTime time = {.fixed_ns = 4e4,
+                             .target_token_ns = 900,
+                             .target_square_ns = 3,
+                             .packed_row_ns = 2.5e4,
+                             .target_call_square_ns = 1.5};
+  std::vector<CostPoint> points;
+  for (const double length : {16.0, 64.0, 256.0, 1024.0}) {
+    for (const double rows : {1.0, 4.0, 16.0}) {
+      for (const bool packed : {false, true}) {
+        const double square = rows * length * length;
+        const TokenFigures tokens = {.target = rows * length,
+                                     .target_square = square,
+                                     .packed_rows = packed ? rows : 0,
+                                     .target_call_square = packed ? square : length * length};
+        points.push_back({tokens, time(tokens)});
+      }
+    }
+  }
+  const MeasuredTime fitted = FitTime(points);
+  EXPECT_NEAR(fitted.target_call_square_ns, 1.5, 1e-6);
+  EXPECT_NEAR(fitted.target_square_ns, 3, 1e-6);
+  EXPECT_NEAR(fitted.packed_row_ns, 2.5e4, 1);
+}
+
 TEST(FitTime, WithoutSquaresLeavesThatTermOut) {
   std::vector<CostPoint> points = PointsOf({.fixed_ns = 1000, .target_token_ns = 30});
   for (CostPoint& point : points) point.tokens.target_square = 0;

@@ -104,5 +104,14 @@ TEST(MeasuredShapes, CountTheirTokens) {
   EXPECT_EQ(PaddedShape(2, {0, 5}).computed_tokens, 10);
 }
 
+TEST(MeasuredShapes, CountRowsOfARectangleAsOneCallOfAttention) {
+  const TokenFigures packed = FiguresOf(PackedShape({{2, 3}, {1, 5}}));
+  EXPECT_EQ(packed.target_call_square, 34);
+  EXPECT_EQ(packed.source_call_square, 5);
+  const TokenFigures rectangle = FiguresOf(PaddedShape(3, {2, 5}));
+  EXPECT_EQ(rectangle.target_call_square, 25);
+  EXPECT_EQ(rectangle.source_call_square, 4);
+}
+
 }  // namespace
 }  // namespace penstock::worker

@@ -18,7 +18,9 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
                             .target_square_ns = 3,
                             .cross_ns = 5,
                             .half_efficiency_tokens = 4,
-                            .packed_row_ns = 8};
+                            .packed_row_ns = 8,
+                            .target_call_square_ns = 9,
+                            .source_call_square_ns = 10};
   measured.layer.backward = {{.target_square_ns = 7}, {.target_token_ns = 6}};
   measured.layer.backward_input_share = 0.625;
   measured.layer.backward_ratio_full = 2.5;
@@ -44,6 +46,8 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(layer.forward().target_token_ns(), 2);
   EXPECT_EQ(layer.forward().target_square_ns(), 3);
   EXPECT_EQ(layer.forward().packed_row_ns(), 8);
+  EXPECT_EQ(layer.forward().target_call_square_ns(), 9);
+  EXPECT_EQ(layer.forward().source_call_square_ns(), 10);
   EXPECT_EQ(layer.forward().half_efficiency_tokens(), 4);
   EXPECT_EQ(layer.forward().cross_ns(), 5);
   EXPECT_EQ(layer.backward_ratio_full(), 2.5);
