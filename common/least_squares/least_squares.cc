@@ -10,8 +10,6 @@ namespace penstock {
 namespace {
 
 constexpr double kOutlierMedians = 2;
-// Of an exact fit rounding is all that is left.
-constexpr double kRounding = 1e-9;
 
 }  // namespace
 
@@ -37,9 +35,9 @@ std::optional<std::vector<double>> SolvePositiveDefinite(std::vector<double> mat
   return right;
 }
 
-std::vector<double> HuberWeights(absl::Span<const double> distances) {
+std::vector<double> HuberWeights(absl::Span<const double> distances, double least) {
   std::vector<double> sorted(distances.begin(), distances.end());
-  const double far = std::max(kOutlierMedians * UpperMedian(sorted), kRounding);
+  const double far = std::max(kOutlierMedians * UpperMedian(sorted), least);
   std::vector<double> weights;
   weights.reserve(distances.size());
   for (const double distance : distances) weights.push_back(distance <= far ? 1 : far / distance);

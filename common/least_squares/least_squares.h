@@ -3,7 +3,7 @@
 //   std::vector<double> weights(rows, 1);
 //   for (int round = 0; round < 10; ++round) {
 //     const auto solution = SolvePositiveDefinite(NormalMatrix(weights), Right(weights), 1e-9);
-//     weights = HuberWeights(Distances(*solution));
+//     weights = HuberWeights(Distances(*solution), 0.02);
 //   }
 #pragma once
 
@@ -21,8 +21,8 @@ std::optional<std::vector<double>> SolvePositiveDefinite(std::vector<double> mat
 
 // How much rows count that are so far from a fit (absolute values, in one unit): those beyond twice the
 // median distance, 1.345 standard deviations of a normal distribution, count less by how far they are beyond
-// it (Huber 1964, "Robust Estimation of a Location Parameter", by iterated weights; 95 % efficient). All 1
-// where the fit is exact.
-std::vector<double> HuberWeights(absl::Span<const double> distances);
+// it (Huber 1964, "Robust Estimation of a Location Parameter", by iterated weights; 95 % efficient). Those up
+// to `least`, above 0, count whole.
+std::vector<double> HuberWeights(absl::Span<const double> distances, double least);
 
 }  // namespace penstock

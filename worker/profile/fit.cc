@@ -24,6 +24,9 @@ constexpr double kWorthHalfEfficiency = 0.98;
 constexpr double kLargestHalfEfficiency = 4096;
 // A sum of squared relative errors below which a fit is exact but for rounding.
 constexpr double kExact = 1e-16;
+// Repeats of one shape differ by so much: no shape is an outlier for less.
+constexpr double kLeastOutlier = 0.02;
+constexpr int kRounds = 5;
 
 using Row = std::array<double, kColumns>;
 
@@ -173,10 +176,22 @@ Fit BestFit(const std::vector<CostPoint>& points, const std::vector<double>& wei
   return best;
 }
 
+std::vector<double> Distances(const std::vector<CostPoint>& points, const Fit& fit) {
+  std::vector<double> distances;
+  for (const CostPoint& point : points)
+    distances.push_back(std::abs(ErrorAt(FactorsAt(point, fit.half_efficiency), fit.solution)));
+  return distances;
+}
+
 }  // namespace
 
 MeasuredTime FitTime(const std::vector<CostPoint>& points) {
-  const Fit fit = BestFit(points, std::vector<double>(points.size(), 1));
+  std::vector<double> weights(points.size(), 1);
+  Fit fit;
+  for (int round = 0; round < kRounds; ++round) {
+    fit = BestFit(points, weights);
+    weights = HuberWeights(Distances(points, fit), kLeastOutlier);
+  }
   const Row& terms = fit.solution;
   return {.fixed_ns = terms[0],
           .target_token_ns = terms[1],

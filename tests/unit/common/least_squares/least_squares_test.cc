@@ -28,10 +28,13 @@ TEST(SolvePositiveDefinite, OfNothingIsNothing) {
 }
 
 TEST(HuberWeights, WhatIsFarOffCountsLess) {
-  EXPECT_THAT(HuberWeights({1, 2, 1, 20, 1}), ElementsAre(1, 1, 1, DoubleNear(0.1, 1e-12), 1));
+  EXPECT_THAT(HuberWeights({1, 2, 1, 20, 1}, 1e-9), ElementsAre(1, 1, 1, DoubleNear(0.1, 1e-12), 1));
 }
 
-TEST(HuberWeights, AllRowsOfAnExactFitCount) { EXPECT_THAT(HuberWeights({0, 0, 0}), ElementsAre(1, 1, 1)); }
+TEST(HuberWeights, NothingThatIsNearCountsLess) {
+  EXPECT_THAT(HuberWeights({0, 0, 0}, 0.1), ElementsAre(1, 1, 1));
+  EXPECT_THAT(HuberWeights({0, 0.1, 0, 0.4, 0}, 0.1), ElementsAre(1, 1, 1, DoubleNear(0.25, 1e-12), 1));
+}
 
 }  // namespace
 }  // namespace penstock

@@ -91,6 +91,16 @@ TEST(FitTime, TellsWhatACallTakesFromWhatItsRowsDo) {
   EXPECT_NEAR(fitted.packed_row_ns, 2.5e4, 1);
 }
 
+TEST(FitTime, IsNotLedAstrayByAFewShapesThatWereDisturbed) {
+  const MeasuredTime time = {.fixed_ns = 4e4, .target_token_ns = 900, .target_square_ns = 0.5};
+  std::vector<CostPoint> points = PointsOf(time);
+  points[2].ns *= 2;
+  points[7].ns *= 1.6;
+  const MeasuredTime fitted = FitTime(points);
+  for (const CostPoint& point : PointsOf(time))
+    EXPECT_NEAR(fitted(point.tokens) / point.ns, 1, 0.02) << point.tokens.target;
+}
+
 TEST(FitTime, WithoutSquaresLeavesThatTermOut) {
   std::vector<CostPoint> points = PointsOf({.fixed_ns = 1000, .target_token_ns = 30});
   for (CostPoint& point : points) point.tokens.target_square = 0;
