@@ -80,8 +80,9 @@ class HeldOutMeasurement {
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run,
                               StageRun::Create(model, part.range, {}, copies_, place_, time_.clocks()));
     KeptTimes keeps_nothing;
-    PENSTOCK_ASSIGN_OR_RETURN(const VisitedShapes visited, VisitShapes(run, shapes_, KindsOf(part.part),
-                                                                       part.budget_ns, {&keeps_nothing, ""}));
+    PENSTOCK_ASSIGN_OR_RETURN(const VisitedShapes visited,
+                              VisitShapes(run, shapes_, KindsOf(part.part), /*figures=*/nullptr,
+                                          part.budget_ns, {&keeps_nothing, ""}));
     interference_.Add(visited.interference);
     for (size_t i = 0; i < visited.shapes.size(); ++i) {
       const ShapeTimes& times = visited.shapes[i];

@@ -40,7 +40,8 @@ absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<Mi
                                              const FiguresOfStage& figures, bool layer, double budget_ns,
                                              const KeptPart& kept) {
   const std::vector<PassKind> kinds = layer ? KindsOfLayer() : std::vector<PassKind>(1);
-  PENSTOCK_ASSIGN_OR_RETURN(const VisitedShapes visited, VisitShapes(run, shapes, kinds, budget_ns, kept));
+  PENSTOCK_ASSIGN_OR_RETURN(const VisitedShapes visited,
+                            VisitShapes(run, shapes, kinds, figures, budget_ns, kept));
   MeasuredPasses passes;
   passes.interference = visited.interference;
   for (size_t i = 0; i < visited.shapes.size(); ++i) {

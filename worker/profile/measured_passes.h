@@ -1,7 +1,6 @@
 // Times of a stage's passes over micro-batches of several shapes, and of one tensor rank's part of them.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,10 +31,6 @@ struct MeasuredPasses {
   std::vector<double> spreads;
   Interference interference;
 };
-
-// Which figures of a micro-batch the time of a stage may depend on; `loss_tokens`: positions that the loss
-// counts.
-using FiguresOfStage = std::function<TokenFigures(const MicroBatch& shape, int64_t loss_tokens)>;
 
 // Of the shapes that VisitShapes has time for. `layer`: measure every kind of backward pass. Possible errors:
 // those of VisitShapes.

@@ -1,10 +1,13 @@
 #include "worker/profile/shape_visits.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/profile/next_visit.h"
 
 namespace penstock::worker {
 namespace {
@@ -59,10 +62,11 @@ absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> tur
 class Visits {
  public:
   Visits(StageRun& run, absl::Span<const MicroBatch> shapes, absl::Span<const PassKind> kinds,
-         double budget_ns, const KeptPart& kept)
+         FiguresOfStage figures, double budget_ns, const KeptPart& kept)
       : run_(run),
         shapes_(shapes),
         kinds_(kinds),
+        figures_(std::move(figures)),
         budget_ns_(budget_ns),
         visit_ns_(budget_ns / kVisitsAimedAt / static_cast<double>(shapes.size())),
         part_(kept, run.clocks().budget) {}
@@ -82,18 +86,16 @@ class Visits {
     return part_.Keep("shapes", {.values = {static_cast<double>(first_.size())}});
   }
 
-  // Rounds over the shapes that were visited, for as long as there is time for one of them.
+  // Of shapes that were visited, for as long as there is time for one of them.
   absl::Status More() {
     const bool has_ended = part_.Find("visits") != nullptr;
-    bool any = true;
-    for (size_t visit = 1; visit < kMostVisits && any; ++visit) {
-      any = false;
-      for (size_t shape = 0; shape < first_.size(); ++shape) {
-        PENSTOCK_ASSIGN_OR_RETURN(const bool visited, VisitAgain(shape, visit, has_ended));
-        any = any || visited;
-      }
+    for (size_t shape = 0; shape < first_.size(); ++shape) {
+      while (IsKept(shape)) PENSTOCK_RETURN_IF_ERROR(VisitAgain(shape));
     }
-    return has_ended ? absl::OkStatus() : part_.Keep("visits", {.values = {1}});
+    if (has_ended) return absl::OkStatus();
+    while (const std::optional<size_t> next = NextVisit(VisitedSoFar(), figures_ != nullptr))
+      PENSTOCK_RETURN_IF_ERROR(VisitAgain(*next));
+    return part_.Keep("visits", {.values = {1}});
   }
 
   VisitedShapes Take() && {
@@ -131,17 +133,31 @@ class Visits {
     return absl::OkStatus();
   }
 
-  // False: there is no time for it.
-  absl::StatusOr<bool> VisitAgain(size_t shape, size_t visit, bool kept_only) {
-    const std::string what = absl::StrCat(shape, "/", visit);
+  std::string NameOfNext(size_t shape) const { return absl::StrCat(shape, "/", visits_[shape].size()); }
+  bool IsKept(size_t shape) const { return part_.Find(NameOfNext(shape)) != nullptr; }
+
+  bool IsTimeFor(size_t shape) const {
     const double expected = std::max(BothPasses(first_[shape].kinds.front()), visit_ns_ / 2);
-    if (part_.Find(what) == nullptr) {
-      if (kept_only || part_.SpentNs() + expected > budget_ns_) return false;
-      PENSTOCK_RETURN_IF_ERROR(run_.Prepare(shapes_[shape]));
+    return visits_[shape].size() < kMostVisits && part_.SpentNs() + expected <= budget_ns_;
+  }
+
+  std::vector<VisitedShape> VisitedSoFar() const {
+    std::vector<VisitedShape> visited;
+    for (size_t shape = 0; shape < first_.size(); ++shape) {
+      const TokenFigures tokens =
+          figures_ != nullptr ? figures_(shapes_[shape], first_[shape].loss_tokens) : TokenFigures();
+      visited.push_back({.point = {tokens, BothPasses(MedianOf(visits_[shape]))},
+                         .visits = visits_[shape].size(),
+                         .open = IsTimeFor(shape)});
     }
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, Visit(what, kinds_.first(1)));
+    return visited;
+  }
+
+  absl::Status VisitAgain(size_t shape) {
+    if (!IsKept(shape)) PENSTOCK_RETURN_IF_ERROR(run_.Prepare(shapes_[shape]));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, Visit(NameOfNext(shape), kinds_.first(1)));
     visits_[shape].push_back(times.front());
-    return true;
+    return absl::OkStatus();
   }
 
   // What is kept of it, or else what is measured of the shape that is prepared.
@@ -171,6 +187,7 @@ class Visits {
   StageRun& run_;
   const absl::Span<const MicroBatch> shapes_;
   const absl::Span<const PassKind> kinds_;
+  const FiguresOfStage figures_;
   const double budget_ns_;
   const double visit_ns_;
   PartFigures part_;
@@ -191,9 +208,9 @@ std::vector<PassKind> KindsOfLayer() {
 }
 
 absl::StatusOr<VisitedShapes> VisitShapes(StageRun& run, absl::Span<const MicroBatch> shapes,
-                                          absl::Span<const PassKind> kinds, double budget_ns,
-                                          const KeptPart& kept) {
-  Visits visits(run, shapes, kinds, budget_ns, kept);
+                                          absl::Span<const PassKind> kinds, FiguresOfStage figures,
+                                          double budget_ns, const KeptPart& kept) {
+  Visits visits(run, shapes, kinds, std::move(figures), budget_ns, kept);
   PENSTOCK_RETURN_IF_ERROR(visits.First());
   PENSTOCK_RETURN_IF_ERROR(visits.More());
   return std::move(visits).Take();
