@@ -49,12 +49,16 @@ std::string HardwareOf(const std::string& device, const std::string& proc) {
 
 std::string CommentOf(const Provenance& provenance, const std::string& hardware) {
   const std::string comment = absl::StrFormat(
-      "measured by %s profile on %s UTC with %d %s of %s%s, LibTorch %s: medians, closed form fitted by "
-      "relative least squares; repeats of a layer differ by %.1f %%",
+      "measured by %s profile on %s UTC with %d %s of %s%s, %s, LibTorch %s%s: medians, closed form fitted "
+      "by "
+      "relative least squares in which outliers count less; repeats of a layer differ by %.1f %%",
       VersionOf("penstock-worker"),
       absl::FormatTime("%Y-%m-%d %H:%M", provenance.measured_at, absl::UTCTimeZone()), provenance.threads,
       provenance.threads == 1 ? "thread" : "threads", hardware,
-      provenance.shared_cores ? ", whose cores ranks share" : "", provenance.libtorch,
+      provenance.shared_cores ? ", whose cores ranks share" : "",
+      provenance.workers > 1 ? absl::StrFormat("one of %d workers side by side", provenance.workers)
+                             : "with no other worker beside it",
+      provenance.libtorch, provenance.compiler.empty() ? "" : absl::StrCat(", ", provenance.compiler),
       100 * provenance.spread);
   return WithDisturbance(comment, provenance.disturbance);
 }

@@ -1,6 +1,7 @@
 // Where the figures of a measured profile come from, for its comment.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
@@ -12,6 +13,10 @@ struct Provenance {
   std::string device = "cpu";
   int threads = 1;
   bool shared_cores = false;
+  // That measured at the same time, this one among them.
+  uint32_t workers = 1;
+  // Of the worker; empty: not known.
+  std::string compiler = {};
   // Of LibTorch.
   std::string libtorch = {};
   absl::Time measured_at = absl::UnixEpoch();
@@ -24,8 +29,9 @@ struct Provenance {
 // driver says below `proc`. "unknown" where they say nothing.
 std::string HardwareOf(const std::string& device, const std::string& proc = "/proc");
 
-// "measured by penstock-worker profile 0.1.0 (...) on 2026-11-26 with 1 thread of ..., LibTorch 2.11.0; ...":
-// one line. What disturbed the measurement stands at its end (common/held_out/disturbance.h).
+// "measured by penstock-worker profile 0.1.0 (...) on 2026-11-26 with 1 thread of ..., one of 2 workers side
+// by side, LibTorch 2.11.0, g++ 12.2.0; ...": one line. What disturbed the measurement stands at its end
+// (common/held_out/disturbance.h).
 std::string CommentOf(const Provenance& provenance, const std::string& hardware);
 
 }  // namespace penstock::worker

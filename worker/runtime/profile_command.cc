@@ -23,6 +23,12 @@
 namespace penstock::worker {
 namespace {
 
+#ifdef __clang__
+constexpr const char* kCompiler = "clang " __clang_version__;
+#else
+constexpr const char* kCompiler = "g++ " __VERSION__;
+#endif
+
 // Ascending, each once. Whoever profiles by hand may not know the mesh yet.
 std::vector<int> TensorDegrees(const ProfileOptions& options, const ModelConfig& config) {
   if (options.tensor.empty()) return DegreesThatDivide(config, {2, 4});
@@ -41,9 +47,9 @@ absl::StatusOr<KeptTimes> KeptBefore(const ProfileOptions& options, const v1::Mo
   if (options.so_far.empty()) return KeptTimes();
   const std::string of =
       absl::StrCat(model.ShortDebugString(), "; ", HardwareOf(options.device), ", ", options.device,
-                   ", threads ", options.threads, options.shared_cores ? ", shared" : "", ", tensor ",
-                   absl::StrJoin(options.tensor, ","), ", expert ", options.expert, ", LibTorch ",
-                   TORCH_VERSION, ", ", VersionOf("penstock-worker"));
+                   ", threads ", options.threads, options.shared_cores ? ", shared" : "", ", side by side ",
+                   options.side_by_side, ", tensor ", absl::StrJoin(options.tensor, ","), ", expert ",
+                   options.expert, ", LibTorch ", TORCH_VERSION, ", ", VersionOf("penstock-worker"));
   absl::StatusOr<KeptTimes> kept = KeptTimes::Open(options.so_far, of);
   if (!kept.ok()) return AnnotateError(kept.status(), "--so-far");
   if (kept->found() > 0)
@@ -73,6 +79,8 @@ absl::Status RunProfile(const ProfileOptions& options) {
   profile.set_comment(CommentOf({.device = options.device,
                                  .threads = settings.threads,
                                  .shared_cores = options.shared_cores,
+                                 .workers = options.side_by_side,
+                                 .compiler = kCompiler,
                                  .libtorch = TORCH_VERSION,
                                  .measured_at = absl::Now(),
                                  .spread = measured.spread,

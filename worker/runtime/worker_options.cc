@@ -159,6 +159,12 @@ void AddMeasureFlags(CLI::App* command, ProfileOptions& profile) {
   command->add_flag("--shared-cores", profile.shared_cores,
                     "Measure the time that passes, not what the thread gets of it: where several ranks will "
                     "train on one core, and measure side by side");
+  command
+      ->add_option("--side-by-side", profile.side_by_side,
+                   "Workers that measure on this machine at the same time, this one among them: the profile "
+                   "says so")
+      ->check(CLI::Range(1U, 1U << 10))
+      ->capture_default_str();
 }
 
 CLI::App* AddProfileCheckCommand(CLI::App& app, ProfileOptions& profile) {

@@ -85,6 +85,8 @@ struct ProfileOptions {
   int expert = 1;
   // Ranks take turns on the cores of this machine, and measure side by side.
   bool shared_cores = false;
+  // Workers that measure at the same time, this one among them.
+  uint32_t side_by_side = 1;
   // Not links, which another worker measures, whose load this one is.
   bool without_links = false;
   // Where a measurement that is interrupted is gone on from; empty: it begins anew.

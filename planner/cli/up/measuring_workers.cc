@@ -55,7 +55,8 @@ std::vector<std::string> Command(const MeasuringWorkers& workers, uint32_t copy,
                                       absl::StrCat("--model-json=", model),
                                       absl::StrCat("--out=", OutputOf(output, copy)),
                                       absl::StrCat("--seconds=", workers.seconds),
-                                      absl::StrCat("--threads=", workers.threads)};
+                                      absl::StrCat("--threads=", workers.threads),
+                                      absl::StrCat("--side-by-side=", workers.copies)};
   if (workers.copies * workers.threads > std::max(1U, std::thread::hardware_concurrency()))
     command.emplace_back("--shared-cores");
   if (copy == 0 && !workers.so_far.empty()) command.push_back(absl::StrCat("--so-far=", workers.so_far));

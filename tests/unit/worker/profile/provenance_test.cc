@@ -18,9 +18,16 @@ TEST(Provenance, NamesWhatTheFiguresCameFrom) {
                                          .measured_at = absl::UnixEpoch() + absl::Hours(24),
                                          .spread = 0.0123},
                                         "Some CPU");
-  EXPECT_THAT(comment, AllOf(HasSubstr("on 1970-01-02 00:00 UTC with 2 threads of Some CPU, LibTorch 2.11.0"),
+  EXPECT_THAT(comment, AllOf(HasSubstr("on 1970-01-02 00:00 UTC with 2 threads of Some CPU, with no other "
+                                       "worker beside it, LibTorch 2.11.0: medians"),
                              HasSubstr("differ by 1.2 %")));
   EXPECT_EQ(DisturbanceOf(comment), "");
+}
+
+TEST(Provenance, SaysHowManyMeasuredSideBySideAndWhatCompiled) {
+  const std::string comment =
+      CommentOf({.workers = 4, .compiler = "g++ 12.2.0", .libtorch = "2.11.0"}, "Some CPU");
+  EXPECT_THAT(comment, HasSubstr("of Some CPU, one of 4 workers side by side, LibTorch 2.11.0, g++ 12.2.0:"));
 }
 
 TEST(Provenance, SaysWhatDisturbed) {

@@ -136,6 +136,8 @@ TEST(WorkerOptions, ProfilesAreMeasuredAtTheTensorDegreesThatAreNamed) {
 TEST(WorkerOptions, ProfilesAreMeasuredOnCoresOfTheirOwnUnlessSaidOtherwise) {
   EXPECT_FALSE(Parse({"profile", "--model-json", "m", "--out", "o"}).profile->shared_cores);
   EXPECT_TRUE(Parse({"profile", "--model-json", "m", "--out", "o", "--shared-cores"}).profile->shared_cores);
+  EXPECT_EQ(
+      Parse({"profile", "--model-json", "m", "--out", "o", "--side-by-side", "4"}).profile->side_by_side, 4);
 }
 
 TEST(WorkerOptions, ProfilesHaveLinksUnlessAnotherMeasuresThem) {
