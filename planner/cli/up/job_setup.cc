@@ -144,6 +144,11 @@ absl::StatusOr<GivenParts> ReadGivenParts(const UpOptions& options, const RunSet
     PENSTOCK_ASSIGN_OR_RETURN(given.profile, ReadProfileFile("--profile", options.profile));
     if (IsSimulated(options)) PENSTOCK_RETURN_IF_ERROR(options.adapters.Give(&*given.profile));
   }
+  // The planner reads it, too.
+  if (!options.true_profile.empty()) {
+    const absl::Status read = ReadProfileFile("the file", options.true_profile).status();
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(read, "--true-profile"));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(given.model, ReadGivenModel(options, tools));
   return given;
 }

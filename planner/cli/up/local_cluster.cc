@@ -75,6 +75,8 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
   }
   if (!options.otlp_endpoint.empty())
     arguments.push_back(absl::StrCat("--otlp-endpoint=", options.otlp_endpoint));
+  if (!options.simulated_profile.empty())
+    arguments.push_back(absl::StrCat("--simulated-profile=", options.simulated_profile));
   Member planner{.name = "planner", .log = "", .arguments = std::move(arguments), .process = nullptr};
   PENSTOCK_RETURN_IF_ERROR(Start(planner));
   planner_ = std::move(planner);

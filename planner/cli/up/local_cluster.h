@@ -39,6 +39,8 @@ struct LocalPlannerOptions {
   std::string page_listen = {};
   // "host:port" of a collector of OpenTelemetry; empty: none.
   std::string otlp_endpoint = {};
+  // Of penstock-planner's --simulated-profile; empty: none.
+  std::string simulated_profile = {};
   // How long it may take to serve.
   absl::Duration deadline = absl::Seconds(10);
 };

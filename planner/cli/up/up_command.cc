@@ -215,6 +215,13 @@ absl::Status CheckNameOfJob(const CLI::App& command, const UpOptions& up) {
 
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckSimulationFlags(const CLI::App& command, const UpOptions& up) {
+  if (!up.true_profile.empty() && !IsSimulated(up))
+    return absl::InvalidArgumentError(
+        "--true-profile is for --device simulated: what others take is measured");
+  if (!up.true_profile.empty() && !up.planner.address.empty()) {
+    return absl::InvalidArgumentError(
+        "--true-profile: with --planner, start that with --simulated-profile, and leave this out");
+  }
   if (IsSimulated(up) || !SimulationFlagsGiven(command)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--time-scale, --noise, --noise-seed, --slow-rank, --slow-link and --stall are for --device "
@@ -242,8 +249,8 @@ std::string AbsolutePath(const std::string& path) {
 
 // The run may be resumed from another folder.
 void MakePathsAbsolute(const UpOptions& up, FlagValues& flags) {
-  for (const char* flag : {"--dataset", "--lengths", "--model", "--init-from", "--profile", "--hosts",
-                           "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
+  for (const char* flag : {"--dataset", "--lengths", "--model", "--init-from", "--profile", "--true-profile",
+                           "--hosts", "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
     const auto given = flags.find(flag);
     if (given == flags.end()) continue;
     for (std::string& path : given->second) path = AbsolutePath(path);
@@ -331,6 +338,9 @@ void AddUpCommand(CommandSet& commands) {
   command->option_defaults()->take_last();
   AddJobFlags(*command, *up);
   AddSimulationFlags(*command, up->simulation);
+  command->add_option("--true-profile", up->true_profile,
+                      "Simulated device: what ranks take, where plans are to be made with costs that are "
+                      "wrong; --profile says what they are made with");
   AddCheckpointFlags(*command, *up);
   AddValidationFlags(*command, "each checkpoint is evaluated, beside the training", *up);
   AddEvaluationFlags(*command, *up);

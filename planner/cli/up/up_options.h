@@ -108,6 +108,9 @@ struct UpOptions {
   // A profile file; empty: measured on this machine and cached.
   std::string profile;
   double profile_seconds = 6;
+  // A profile file: what simulated devices take, in place of the one above, which plans are made with. Empty:
+  // that one.
+  std::string true_profile;
 
   // A config.json of Hugging Face's, or a folder with one: the model, in place of the flags below but
   // `dtype`.

@@ -74,7 +74,8 @@ absl::Status UpRun::StartProcesses() {
         address, cluster_->StartPlanner({.store = absl::StrCat("sqlite:", setup_.folder.planner_store),
                                          .metrics_listen = options_.metrics_listen,
                                          .page_listen = options_.page_listen,
-                                         .otlp_endpoint = options_.otlp_endpoint}));
+                                         .otlp_endpoint = options_.otlp_endpoint,
+                                         .simulated_profile = options_.true_profile}));
   }
   PENSTOCK_ASSIGN_OR_RETURN(curves_, RunCurves::Open(setup_.folder.path, job_.first_iteration(),
                                                      /*trains=*/!simulated()));

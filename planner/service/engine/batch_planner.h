@@ -57,9 +57,12 @@ class BatchPlanner {
   // Possible errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (no plan fits in memory), CANCELLED.
   virtual absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const = 0;
 
-  // What the instructions of a rank take by this planner's costs, in a plan that was made with other ones; by
-  // number, nanoseconds. Programs of other ranks need no instructions. Possible errors: INVALID_ARGUMENT (not
-  // a plan of this job).
+  // Simulated devices take something else than what the costs of its plans say: costs are wrong on purpose.
+  virtual bool devices_have_other_costs() const { return false; }
+
+  // What the instructions of a rank take by this planner's costs, or by those of the devices where these are
+  // others, in a plan that was made with other ones; by number, nanoseconds. Programs of other ranks need no
+  // instructions. Possible errors: INVALID_ARGUMENT (not a plan of this job).
   virtual absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
                                                          uint32_t rank) const = 0;
 };

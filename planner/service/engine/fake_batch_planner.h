@@ -34,6 +34,9 @@ class FakeBatchPlanner final : public BatchPlanner {
   // Fits on the first strategy alone.
   static constexpr uint32_t kForTheFirst = 1'000'007;
 
+  // Of a profile with this name simulated devices take something else than it says.
+  static constexpr absl::string_view kWrongCosts = "wrong";
+
   // A planner of this version makes no plan.
   static constexpr absl::string_view kMakesNone = "none";
 
@@ -76,6 +79,8 @@ class FakeBatchPlanner final : public BatchPlanner {
     shape.samples = Has(batch, kHuge) ? 1'000'000'000 : batch.samples_size();
     return shape;
   }
+
+  bool devices_have_other_costs() const override { return job_.profile().name() == kWrongCosts; }
 
   // Seven nanoseconds each.
   absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch&, const v1::Plan& plan,

@@ -356,8 +356,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // program_subscription.cc
   absl::Status CheckReaderLocked(const v1::StreamProgramsRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Nothing where the plan was made with the job's own profile, or workers compute. `planner`: of that
-  // profile.
+  // Nothing where the plan was made with the costs of the devices, or workers compute. `planner`: with the
+  // costs that the job was registered with.
   absl::StatusOr<std::vector<int64_t>> ProfileDurations(const BatchPlanner& planner, const v1::Batch& batch,
                                                         const PackedPlan& plan, uint32_t rank) const;
   // `told`: strategies whose topologies the reader was sent; one that is new to it is added.

@@ -68,8 +68,9 @@ absl::Status Job::CheckReaderLocked(const v1::StreamProgramsRequest& request) co
 absl::StatusOr<std::vector<int64_t>> Job::ProfileDurations(const BatchPlanner& planner,
                                                            const v1::Batch& batch, const PackedPlan& plan,
                                                            uint32_t rank) const {
-  if (!spec_.simulated() || plan.frame().profile_version() == spec_.profile().version())
-    return std::vector<int64_t>();
+  const bool has_their_costs =
+      plan.frame().profile_version() == spec_.profile().version() && !planner.devices_have_other_costs();
+  if (!spec_.simulated() || has_their_costs) return std::vector<int64_t>();
   PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan of_rank, plan.PlanFor(static_cast<int>(rank)));
   return planner.Durations(batch, of_rank, rank);
 }

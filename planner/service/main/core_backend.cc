@@ -1,5 +1,7 @@
 #include "planner/service/main/core_backend.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/calibrate.h"
 #include "planner/core/calibrate/durations.h"
@@ -27,9 +30,14 @@ namespace {
 
 class CoreBatchPlanner final : public BatchPlanner {
  public:
-  CoreBatchPlanner(std::unique_ptr<core::StrategyPlanner> planner, core::RunTasks run_tasks,
+  // `devices`: with the costs of simulated devices, where these are others; else null.
+  CoreBatchPlanner(std::unique_ptr<core::StrategyPlanner> planner,
+                   std::unique_ptr<core::StrategyPlanner> devices, core::RunTasks run_tasks,
                    double waiting_share)
-      : planner_(std::move(planner)), run_tasks_(std::move(run_tasks)), waiting_share_(waiting_share) {}
+      : planner_(std::move(planner)),
+        devices_(std::move(devices)),
+        run_tasks_(std::move(run_tasks)),
+        waiting_share_(waiting_share) {}
 
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->ValidateBatch(batch, core::Planner::Explain::kCauseAlone, stop);
@@ -42,12 +50,14 @@ class CoreBatchPlanner final : public BatchPlanner {
   }
   std::vector<v1::Topology> Topologies() const override { return planner_->topologies(); }
   double waiting_share() const override { return waiting_share_; }
+  bool devices_have_other_costs() const override { return devices_ != nullptr; }
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->MakePlan(batch, run_tasks_, stop);
   }
   absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
                                                  uint32_t rank) const override {
-    PENSTOCK_ASSIGN_OR_RETURN(const core::MeshPlanners* const planners, planner_->Of(plan));
+    const core::StrategyPlanner& of_durations = devices_ != nullptr ? *devices_ : *planner_;
+    PENSTOCK_ASSIGN_OR_RETURN(const core::MeshPlanners* const planners, of_durations.Of(plan));
     const int mesh = core::MeshOfRank(plan, static_cast<int>(rank));
     const core::Planner& planner = planners->planner(mesh);
     PENSTOCK_ASSIGN_OR_RETURN(const core::Batch samples, core::BatchFromProto(batch, planner.job()));
@@ -62,6 +72,7 @@ class CoreBatchPlanner final : public BatchPlanner {
 
  private:
   const std::unique_ptr<core::StrategyPlanner> planner_;
+  const std::unique_ptr<core::StrategyPlanner> devices_;
   const core::RunTasks run_tasks_;
   const double waiting_share_;
 };
@@ -69,6 +80,30 @@ class CoreBatchPlanner final : public BatchPlanner {
 // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
 absl::Status AsInvalid(const absl::Status& status) {
   return absl::IsUnimplemented(status) ? absl::InvalidArgumentError(status.message()) : status;
+}
+
+// The job with the costs of its devices.
+v1::JobSpec WithCosts(const v1::JobSpec& job, const v1::CostProfile& devices) {
+  v1::JobSpec with = job;
+  *with.mutable_profile() = devices;
+  return with;
+}
+
+absl::Status OfDevices(const absl::Status& status) {
+  return AnnotateError(AsInvalid(status), "job, with the profile of this planner's simulated devices");
+}
+
+// Those that were given, and those that a planner chose.
+std::vector<v1::Topology> AllTopologies(absl::Span<const v1::Topology> given,
+                                        const core::StrategyPlanner& planner) {
+  std::vector<v1::Topology> all(given.begin(), given.end());
+  const std::vector<v1::Topology> own = planner.topologies();
+  for (size_t i = 0; i < own.size(); ++i) {
+    const uint32_t number = planner.numbers()[i];
+    if (number >= all.size()) all.resize(number + 1);
+    all[number] = own[i];
+  }
+  return all;
 }
 
 // As many of the typical samples, in turn, as a batch has; none where stages are not chosen by them.
@@ -132,7 +167,13 @@ absl::StatusOr<core::PlanningShape> CorePlannerFactory::ShapeOf(const v1::JobSpe
 }
 
 absl::Status CorePlannerFactory::Check(const v1::JobSpec& job) const {
-  return AsInvalid(core::StrategyPlanner::CheckJob(job));
+  PENSTOCK_RETURN_IF_ERROR(AsInvalid(core::StrategyPlanner::CheckJob(job)));
+  if (!job.simulated() || !devices_.has_value()) return absl::OkStatus();
+  if (!google::protobuf::util::MessageDifferencer::Equals(job.model(), devices_->model())) {
+    return absl::InvalidArgumentError(
+        "job.model: the profile of this planner's simulated devices is of another model");
+  }
+  return OfDevices(core::StrategyPlanner::CheckJob(WithCosts(job, devices_->profile())));
 }
 
 absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(
@@ -141,7 +182,16 @@ absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(
   absl::StatusOr<std::unique_ptr<core::StrategyPlanner>> planner = core::StrategyPlanner::Create(
       job, core::Planner::Explain::kChanges, run_tasks_, stop, topologies, strategies);
   if (!planner.ok()) return AsInvalid(planner.status());
-  return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_, job.profile().waiting_share());
+  std::unique_ptr<core::StrategyPlanner> devices;
+  if (job.simulated() && devices_.has_value()) {
+    auto made = core::StrategyPlanner::Create(WithCosts(job, devices_->profile()),
+                                              core::Planner::Explain::kCauseAlone, run_tasks_, stop,
+                                              AllTopologies(topologies, **planner), strategies);
+    if (!made.ok()) return OfDevices(made.status());
+    devices = *std::move(made);
+  }
+  return std::make_unique<CoreBatchPlanner>(*std::move(planner), std::move(devices), run_tasks_,
+                                            job.profile().waiting_share());
 }
 
 absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(

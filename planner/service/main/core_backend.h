@@ -15,9 +15,11 @@ namespace penstock {
 class CorePlannerFactory final : public BatchPlannerFactory {
  public:
   // `run_tasks` may run the tasks of a plan on other threads, and those of several plans at a time. What it
-  // needs must outlive the planners.
-  explicit CorePlannerFactory(core::RunTasks run_tasks = core::RunSerially)
-      : run_tasks_(std::move(run_tasks)) {}
+  // needs must outlive the planners. `devices`: what simulated devices take, and of which model, where that
+  // is not what jobs say; Check refuses simulated jobs of other models.
+  explicit CorePlannerFactory(core::RunTasks run_tasks = core::RunSerially,
+                              std::optional<v1::ProfileFile> devices = std::nullopt)
+      : run_tasks_(std::move(run_tasks)), devices_(std::move(devices)) {}
 
   absl::Status Check(const v1::JobSpec& job) const override;
   absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override;
@@ -38,6 +40,7 @@ class CorePlannerFactory final : public BatchPlannerFactory {
 
  private:
   const core::RunTasks run_tasks_;
+  const std::optional<v1::ProfileFile> devices_;
 };
 
 // The checker of planner/core/verify.

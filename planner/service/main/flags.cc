@@ -191,6 +191,10 @@ void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
                   "memory")
       ->check(CheckStore)
       ->capture_default_str();
+  app->add_option(
+      "--simulated-profile", flags->simulated_profile,
+      "a cost profile: what simulated devices take, whatever their job says, so that its plans are "
+      "made with costs that are wrong (default: what it says)");
   app->add_option("--port-file", flags->port_file,
                   "write the bound ports to this file as JSON, at once when they are bound");
   app->add_option(

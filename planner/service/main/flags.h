@@ -17,6 +17,8 @@ struct PlannerFlags {
   LogFormat log_format = LogFormat::kText;
   // Where jobs are kept: see store/open/open_event_store.h.
   std::string store = "sqlite:penstock-planner.db";
+  // A cost profile of what simulated devices take; empty: what their job's says.
+  std::string simulated_profile;
   // Where the bound ports are written as JSON; empty: nowhere.
   std::string port_file;
 };

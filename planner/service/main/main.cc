@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/grpc/library_log.h"
 #include "common/logging/logging.h"
@@ -14,9 +17,11 @@
 #include "common/process/open_files.h"
 #include "common/process/sanitized.h"
 #include "common/process/stop_signals.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/sync/thread_name.h"
 #include "common/sync/ticker.h"
+#include "planner/core/cost/profile_reader.h"
 #include "planner/service/audit/audit_log.h"
 #include "planner/service/main/core_backend.h"
 #include "planner/service/main/flags.h"
@@ -76,6 +81,17 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> StartPlanner(const PlannerFlags& 
   return PlannerServer::Start(flags.server, planners, checker, std::move(store));
 }
 
+// Possible errors: INVALID_ARGUMENT, naming the flag.
+absl::StatusOr<std::optional<v1::ProfileFile>> CostsOfDevices(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--simulated-profile: ", text.status().message()));
+  absl::StatusOr<v1::ProfileFile> file = core::ParseProfile(*text);
+  if (!file.ok()) return AnnotateError(file.status(), absl::StrCat("--simulated-profile ", path));
+  return *std::move(file);
+}
+
 // Memory that is free but still the process' does not count: it is given back first.
 PlannerFlags WithWatch(PlannerFlags flags) {
   // What a sanitizer keeps of memory that was given back is not the planner's.
@@ -92,7 +108,8 @@ PlannerFlags WithWatch(PlannerFlags flags) {
 absl::Status Serve(const PlannerFlags& flags) {
   BlockStopSignals();
   TaskPool threads(flags.server.engine.planning_threads, BecomePlanningHelper);
-  const CorePlannerFactory planners(threads.AsFunction());
+  PENSTOCK_ASSIGN_OR_RETURN(std::optional<v1::ProfileFile> devices, CostsOfDevices(flags.simulated_profile));
+  const CorePlannerFactory planners(threads.AsFunction(), std::move(devices));
   const CorePlanChecker checker;
   PlannerFlags all = WithWatch(flags);
   if (!flags.audit_log.empty()) {

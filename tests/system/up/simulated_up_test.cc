@@ -154,6 +154,24 @@ TEST_F(SimulatedUpTest, ASlowLinkIsFoundAndPlannedFor) {
   EXPECT_NEAR(links[1]["factor"], 500, 5);
 }
 
+// The planner is told that layers are twice as fast as they are.
+TEST_F(SimulatedUpTest, CostsThatAreWrongAreFittedToWhatDevicesTake) {
+  constexpr size_t kIterations = 48, kSettled = 36;
+  const std::string right = absl::StrCat(PENSTOCK_SOURCE_DIR, "/examples/gpt_7b.json");
+  nlohmann::json wrong = nlohmann::json::parse(ReadFile(right).value_or(""));
+  for (nlohmann::json& layer : wrong["profile"]["layers"]) {
+    for (nlohmann::json& value : layer["forward"])
+      if (value != 512) value = value.get<double>() / 2;
+  }
+  Summary("up", {"--profile", folder_.Write("wrong.json", wrong.dump()), "--true-profile", right,
+                 "--time-scale", "0", "--iterations", absl::StrCat(kIterations), "--look-ahead", "4"});
+  const std::vector<IterationTimes> times = Times();
+  ASSERT_EQ(times.size(), kIterations);
+  EXPECT_NEAR(times.front().measured_ms / times.front().planned_ms, 2, 0.1);
+  for (size_t i = kSettled; i < kIterations; ++i)
+    EXPECT_NEAR(times[i].planned_ms / times[i].measured_ms, 1, 0.03) << i;
+}
+
 // Client, workers and planner over TLS, each with the certificate of its role.
 TEST_F(SimulatedUpTest, RunsOnAPlannerThatKnowsItsCallers) {
   TestCertificates certificates;
@@ -207,8 +225,11 @@ TEST_F(SimulatedUpTest, ASignalEndsARankThatStandsStill) {
 
 TEST_F(SimulatedUpTest, WrongRequestsNameTheFlag) {
   const std::vector<std::vector<std::string>> wrong = {
-      {"--rows", "0:100000"}, {"--slow-rank", "4:2"}, {"--slow-link", "1"}, {"--stall", "1:2"},
-      {"--layers", "4"},      {"--device", "tpu"},    {"--noise", "-1"},    {"--device=cpu"}};
+      {"--rows", "0:100000"}, {"--slow-rank", "4:2"},
+      {"--slow-link", "1"},   {"--stall", "1:2"},
+      {"--layers", "4"},      {"--device", "tpu"},
+      {"--noise", "-1"},      {"--true-profile", "/no/such.json"},
+      {"--device=cpu"}};
   for (const std::vector<std::string>& flags : wrong) {
     PenstockRun run(folder_, absl::StrCat("wrong", ++runs_), Arguments("up", flags));
     EXPECT_EQ(run.Wait(), 2) << flags[0];

@@ -1,6 +1,7 @@
 // The engine with the planner core behind it, whose plans share the threads of one pool.
 #include "planner/service/main/core_backend.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -95,6 +96,67 @@ TEST(CoreBackendTest, PlansMadeSideBySideAreThoseOfOneThread) {
       EXPECT_EQ(answers.plan(i)->content_hash(), HashOf(Request(i))) << threads << " threads, batch " << i;
     }
   }
+}
+
+// A job as others, on simulated devices.
+v1::JobSpec SimulatedJob() {
+  v1::JobSpec job = core::GptJob(4, 2, v1::POLICY_DYNAMIC);
+  job.set_simulated(true);
+  return job;
+}
+
+// Their layers take three times what the job says.
+v1::ProfileFile SlowDevices() {
+  v1::ProfileFile devices;
+  *devices.mutable_model() = SimulatedJob().model();
+  *devices.mutable_profile() = SimulatedJob().profile();
+  for (v1::LayerCost& layer : *devices.mutable_profile()->mutable_layers()) {
+    v1::LayerTime& forward = *layer.mutable_forward();
+    forward.set_fixed_ns(3 * forward.fixed_ns());
+    forward.set_target_token_ns(3 * forward.target_token_ns());
+    forward.set_target_square_ns(3 * forward.target_square_ns());
+  }
+  return devices;
+}
+
+TEST(CoreBackendTest, SimulatedDevicesTakeWhatTheirOwnProfileSays) {
+  const CorePlannerFactory factory(core::RunSerially, SlowDevices());
+  ASSERT_TRUE(factory.Check(SimulatedJob()).ok()) << factory.Check(SimulatedJob());
+  const auto planner = factory.Create(SimulatedJob(), {}, {}, {});
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  EXPECT_TRUE((*planner)->devices_have_other_costs());
+  const v1::Batch batch = Request(0).batch();
+  const auto plan = (*planner)->MakePlan(batch, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->content_hash(), HashOf(Request(0))) << "plans know nothing of it";
+  for (uint32_t rank = 0; rank < 8; ++rank) {
+    const auto durations = (*planner)->Durations(batch, *plan, rank);
+    ASSERT_TRUE(durations.ok()) << durations.status();
+    for (const v1::Instruction& instruction : plan->programs(static_cast<int>(rank)).instructions()) {
+      if (instruction.op() != v1::OP_FORWARD) continue;
+      // Each layer's time is rounded.
+      EXPECT_NEAR(static_cast<double>((*durations)[instruction.id()]),
+                  3 * static_cast<double>(instruction.expected_duration_ns()), 20);
+    }
+  }
+}
+
+TEST(CoreBackendTest, OtherWorkersHaveNothingToDoWithIt) {
+  const CorePlannerFactory factory(core::RunSerially, SlowDevices());
+  const auto planner = factory.Create(Request(0).job(), {}, {}, {});
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  EXPECT_FALSE((*planner)->devices_have_other_costs());
+}
+
+TEST(CoreBackendTest, AProfileOfDevicesIsOfTheModelOfTheirJob) {
+  v1::ProfileFile other = SlowDevices();
+  other.mutable_model()->set_vocab(other.model().vocab() + 1);
+  EXPECT_EQ(CorePlannerFactory(core::RunSerially, other).Check(SimulatedJob()).message(),
+            "job.model: the profile of this planner's simulated devices is of another model");
+  v1::ProfileFile empty = SlowDevices();
+  empty.mutable_profile()->clear_layers();
+  EXPECT_THAT(std::string(CorePlannerFactory(core::RunSerially, empty).Check(SimulatedJob()).message()),
+              testing::StartsWith("job, with the profile of this planner's simulated devices: "));
 }
 
 TEST(CoreBackendTest, ShutdownAnswersEveryBatchOnce) {

@@ -211,6 +211,21 @@ TEST_P(SimulatedJobCostsTest, ProgramsSayWhatTheJobsOwnProfileDoesWhereWorkersAr
   EXPECT_EQ(after->profile_duration_ns_size(), GetParam() ? after->program().instructions_size() : 0);
 }
 
+TEST_F(JobCostsTest, ProgramsOfDevicesWithOtherCostsSayWhatTheyTakeFromTheFirstOneOn) {
+  v1::JobSpec spec = Spec();
+  spec.set_simulated(true);
+  spec.mutable_profile()->set_name(std::string(FakeBatchPlanner::kWrongCosts));
+  const auto job = TrainedTo(spec, kFirstFit);
+  AwaitCosts(*job, 1);
+  Feed(job);
+  Reader reader(job, StreamRequest(0, kWindow - 1, 101, job->Status().epoch()));
+  for (const char* costs : {"registered", "fitted"}) {
+    const auto program = reader.Next();
+    ASSERT_TRUE(program.has_value());
+    EXPECT_EQ(program->profile_duration_ns_size(), program->program().instructions_size()) << costs;
+  }
+}
+
 TEST_F(JobCostsTest, FewerIterationsAreNotFitted) {
   const auto job = TrainedTo(Spec(), kFirstFit - 1);
   Feed(job);
