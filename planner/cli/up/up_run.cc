@@ -435,7 +435,9 @@ absl::Status UpRun::Finish() {
                             : absl::StrCat("\n", SummaryTable(summary, artifacts)))
                  .c_str(),
              stdout);
-  return options_.trace.empty() ? absl::OkStatus() : AnnotateError(trace_.Write(options_.trace), "--trace");
+  if (options_.trace.empty()) return absl::OkStatus();
+  if (const std::string note = trace_.ClockNote(); !note.empty()) console_.SayNews(note);
+  return AnnotateError(trace_.Write(options_.trace), "--trace");
 }
 
 absl::Status UpRun::RunProcesses() {
