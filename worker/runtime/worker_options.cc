@@ -7,6 +7,7 @@
 #include "common/grpc/security/client_flags.h"
 #include "common/grpc/targets.h"
 #include "common/secret/incarnation.h"
+#include "common/simulation/clock_error.h"
 #include "common/simulation/simulation_flags.h"
 #include "common/tracing/otlp_transport.h"
 #include "common/version/version.h"
@@ -109,6 +110,7 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
       })
       ->capture_default_str();
   AddSimulationFlags(app, run.simulation);
+  AddClockErrorFlag(app, run.clock_errors);
   app.add_option("--dump-gradients", run.gradients_dir,
                  "Folder for the reduced gradients of every iteration");
   app.add_option("--ready-timeout", run.ready_timeout_s, "Seconds to wait for the other ranks")

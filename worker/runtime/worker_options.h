@@ -9,6 +9,7 @@
 
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/dataset/named_datasets.h"
+#include "common/simulation/clock_error.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/client/security.h"
 #include "worker/runtime/launcher_rank.h"
@@ -58,6 +59,7 @@ struct RunOptions {
   std::string device = "cpu";
   // Of the simulated device.
   SimulationOptions simulation = {};
+  std::vector<ClockError> clock_errors = {};
   std::string gradients_dir;
   // Seconds to wait for the other ranks, to connect with them, and for one transfer.
   uint32_t ready_timeout_s = 600;

@@ -40,6 +40,7 @@
 #include "worker/runtime/rescue.h"
 #include "worker/runtime/trainer.h"
 #include "worker/runtime/training_loop.h"
+#include "worker/runtime/wrong_clock.h"
 #include "worker/tracing/worker_tracing.h"
 
 namespace penstock::worker {
@@ -321,12 +322,18 @@ class Worker {
          .goes_on_after_failure = options_.checkpoint_failures == "continue",
          .given_up = [&](const absl::Status& why) { metrics_.OnCheckpointFailed(why); }});
     writing = &checkpoints;
+    WrongClock clock(options_.clock_errors, agent.registration().rank);
     training_began_ = absl::Now();
     agent.StartPrograms(trainer->first_iteration());
     const absl::Status status = RunTrainingLoop(
         agent,
         {.prepare = [&](std::shared_ptr<const Program> program) { trainer->Prepare(std::move(program)); },
-         .run = [&](const Program& program) { return RunTraced(*trainer, agent.registration(), program); },
+         .run =
+             [&](const Program& program) {
+               absl::StatusOr<IterationResult> result = RunTraced(*trainer, agent.registration(), program);
+               if (result.ok()) clock.Read(program.iteration, &*result);
+               return result;
+             },
          .checkpoints = &checkpoints,
          .stop_reason = [&] { return shutdown_.wanted(); },
          .ran =

@@ -65,6 +65,8 @@ std::vector<std::string> WorkerArguments(const UpOptions& options) {
   arguments.push_back(absl::StrCat("--checkpoint-failures=", options.checkpoint_failures));
   arguments.push_back(absl::StrCat("--keep-checkpoints=", options.kept_checkpoints));
   if (options.no_rescue) arguments.emplace_back("--no-rescue");
+  for (std::string& argument : ClockErrorArguments(options.clock_errors))
+    arguments.push_back(std::move(argument));
   IsSimulated(options) ? AddSimulation(options, &arguments) : AddTraining(options, &arguments);
   return arguments;
 }

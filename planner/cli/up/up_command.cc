@@ -16,6 +16,7 @@
 #include "common/grpc/targets.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/names/job_id.h"
+#include "common/simulation/clock_error.h"
 #include "common/simulation/simulation_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -338,6 +339,7 @@ void AddUpCommand(CommandSet& commands) {
   command->option_defaults()->take_last();
   AddJobFlags(*command, *up);
   AddSimulationFlags(*command, up->simulation);
+  AddClockErrorFlag(*command, up->clock_errors);
   command->add_option("--true-profile", up->true_profile,
                       "Simulated device: what ranks take, where plans are to be made with costs that are "
                       "wrong; --profile says what they are made with");

@@ -276,6 +276,7 @@ absl::Status CheckDevice(const UpOptions& options) {
     return absl::InvalidArgumentError(
         "--device simulated takes model and times of a cost profile: give --profile");
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckClockErrors(options.clock_errors, WorkerCount(options)));
   return simulated ? CheckSimulation(options.simulation, WorkerCount(options)) : absl::OkStatus();
 }
 

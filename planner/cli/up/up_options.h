@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/dataset/named_datasets.h"
+#include "common/simulation/clock_error.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/adapter_flags.h"
@@ -75,6 +76,7 @@ struct UpOptions {
   // Of each rank, from `device` and `hosts`; empty: they run on no GPUs.
   std::vector<uint32_t> gpus;
   SimulationOptions simulation;
+  std::vector<ClockError> clock_errors;
 
   // Data: a dataset, a mixture of several, or (simulated devices) rows of a CSV file of lengths, "A:B" of the
   // first global batch.
