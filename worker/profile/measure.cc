@@ -226,7 +226,8 @@ class Measurement {
     const int64_t number = IsT5() ? model.layers - 1 : 0;
     const WindowedLayers windows = WindowedLayersOf(model);
     if (windows.differ()) share /= 2;
-    const Part part = {name, {number, 1, false, false}, FiguresOfLayer(windows.first(), IsT5()), share, &model};
+    const Part part = {
+        name, {number, 1, false, false}, FiguresOfLayer(windows.first(), IsT5()), share, &model};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
     if (windows.differ()) {
