@@ -15,6 +15,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/core/diagnose/timeline_builder.h"
+#include "planner/core/timeline/operation_of_instruction.h"
 
 namespace penstock::cli {
 namespace {
@@ -23,6 +24,7 @@ using TraceJson = nlohmann::json;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr double kNanosecondsPerMicrosecond = 1e3;
+constexpr double kShortestWaitUs = core::kShortestWaitNs / kNanosecondsPerMicrosecond;
 constexpr double kNanosecondsPerMillisecond = 1e6;
 
 absl::StatusOr<std::string> ReadAll(const std::string& path) {
@@ -128,14 +130,15 @@ bool IsOperation(const TraceJson& event) {
          Find(arguments, {"optype", "kind"}) != nullptr;
 }
 
-// A receive of a Penstock worker is posted at once; what it asked for is there when the wait for it ends. By
-// rank, iteration and id, as text.
+// A receive of a Penstock worker is posted at once; what it asked for is there when the wait for it ends, if
+// that has waited. By rank, iteration and id, as text.
 class Arrivals {
  public:
   explicit Arrivals(const TraceJson& events) {
     for (const TraceJson& event : events) {
       if (!IsSlice(event) || !event["args"].contains("transfer_id")) continue;
-      if (HasTimes(event)) end_us_[KeyOf(event["args"], "transfer_id")] = EndUs(event);
+      if (HasTimes(event) && event["dur"].get<double>() > kShortestWaitUs)
+        end_us_[KeyOf(event["args"], "transfer_id")] = EndUs(event);
     }
   }
 

@@ -16,6 +16,8 @@ constexpr double kTogether = 0.3;
 // Of a step: waits shorter than this share of it are not looked into; starts closer than this are one.
 constexpr double kShortWait = 1e-3;
 constexpr double kSameStart = 2.5e-4;
+// Clocks of different ranks never agree so well by chance.
+constexpr int64_t kOneMomentNs = 100;
 // A barrier explains waits when less than this share of them is left.
 constexpr double kUnexplained = 0.5;
 // What ended so close before, relative to what was waited, is what was waited for.
@@ -324,6 +326,19 @@ class StepGraphBuilder {
       made_.activities[meetings_.size() + i].name_before = before_[operation].name;
       HostTime(operation) = only_waits ? 0 : std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
     }
+    for (const std::vector<int32_t>& meeting : meetings_) ForgetWaitsForTheLast(meeting);
+  }
+
+  // Where all say that they began when the last of them had come (simulated ranks do), the others waited for
+  // it before, and no host did.
+  void ForgetWaitsForTheLast(const std::vector<int32_t>& meeting) {
+    if (meeting.size() < 2) return;
+    const auto start = [&](int32_t operation) { return at(operation).start_ns; };
+    const auto [first, last] = std::ranges::minmax(meeting, {}, start);
+    if (start(last) - start(first) > kOneMomentNs) return;
+    int64_t least = INT64_MAX;
+    for (const int32_t operation : meeting) least = std::min(least, HostTime(operation));
+    for (const int32_t operation : meeting) HostTime(operation) = least;
   }
 
   void Follow(int32_t operation, const Before& before) {

@@ -16,7 +16,11 @@ inline constexpr const char* kBatchWaitName = "batch-wait";
 // A pass that exchanges nothing inside.
 bool IsLonePass(const v1::Instruction& instruction);
 
-// A WAIT for data that comes in. What a RECV asked for is there when the WAIT for it ends.
+// A WAIT that takes no longer has not waited: what it is for was there before, nobody knows since when.
+inline constexpr int64_t kShortestWaitNs = 10'000;
+
+// A WAIT for data that comes in. What a RECV asked for is there when the WAIT for it ends, if that has
+// waited.
 bool IsArrival(const v1::Program& program, const v1::Instruction& instruction);
 
 // The rank's place in its pipeline: each has one of the first stages.

@@ -33,7 +33,7 @@ class RankRecords {
     for (const InstructionTime& time : times_) {
       if (!Has(time)) continue;
       const v1::Instruction& instruction = InstructionOf(time);
-      if (IsArrival(program_, instruction))
+      if (IsArrival(program_, instruction) && time.duration_ns > kShortestWaitNs)
         arrivals_ns_[instruction.transfer_id()] = time.start_ns + time.duration_ns;
     }
   }
