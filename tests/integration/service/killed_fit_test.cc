@@ -29,8 +29,8 @@ constexpr int kRanks = 4;
 constexpr uint64_t kLookAhead = 4;
 // Version of the profile that the job is registered with.
 constexpr uint64_t kRegistered = 3;
-// So many that a fit takes much longer than it takes to see that it has begun.
-constexpr uint32_t kSamples = 600;
+// Each a micro-batch of its own: a fit to so many takes much longer than it takes to see that it has begun.
+constexpr uint32_t kSamples = 1200;
 
 // Plan and costs of an iteration, byte for byte.
 struct GivenPlan {
@@ -59,9 +59,11 @@ class KilledFitTest : public testing::Test {
   }
 
   static v1::JobSpec Job() {
-    v1::JobSpec job = core::GptJob(2, 2, v1::POLICY_DYNAMIC);
+    v1::JobSpec job = core::GptJob(2, 2, v1::POLICY_PADDING);
     job.set_job_id("job");
     job.set_look_ahead_window(kLookAhead);
+    job.mutable_planning()->set_micro_batch_size(1);
+    job.mutable_planning()->set_effort(v1::EFFORT_FAST);
     // No worker is lost while the planner is away.
     job.set_heartbeat_timeout_ms(600'000);
     return job;
@@ -195,7 +197,7 @@ TEST_F(KilledFitTest, AFitThatWasNotRecordedChangesNothing) {
     const int recorded = FitsRecorded();
     TrainUntilAFitBegins();
     KillAndRestart();
-    ASSERT_EQ(FitsRecorded(), recorded) << "the fit was faster than the kill";
+    ASSERT_EQ(FitsRecorded(), recorded) << "the fit was faster than the kill\n" << planner_->Log();
     EXPECT_EQ(Version(), version);
     ExpectPlansAsTheyWereGiven();
     // The one that is made instead.

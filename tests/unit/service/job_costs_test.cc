@@ -99,7 +99,8 @@ TEST_F(JobCostsTest, IterationsThatAreNotPlannedYetGetTheCostsThatWereFitted) {
   EXPECT_EQ(VersionOf(job, kWindow), 1);
   EXPECT_EQ(VersionOf(job, kWindow + 3), 1);
   // The log says so, too.
-  for (const store::v1::IterationPlanned& planned : job->Snapshot().plans())
+  const store::v1::JobSnapshot snapshot = job->Snapshot();
+  for (const store::v1::IterationPlanned& planned : snapshot.plans())
     EXPECT_EQ(planned.costs_version(), planned.iteration() < kWindow ? 0 : 1) << planned.iteration();
 }
 
@@ -173,7 +174,6 @@ TEST_F(JobCostsTest, TheStatusSaysWhichCostsHoldAndWhatTheFitWasWorthAlsoAfterAR
   auto job = TrainedTo(Spec(), kFirstFit - 1);
   EXPECT_EQ(job->Status().costs_version(), 0);
   EXPECT_FALSE(job->Status().has_costs_errors());
-  Feed(job);
   Train(job, kFirstFit - 1, kFirstFit, 101);
   AwaitCosts(*job, 1);
   const auto expect_fitted = [&] {
