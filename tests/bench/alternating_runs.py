@@ -89,14 +89,18 @@ def measure_profile(args, model, folder, more=()):
     return profile
 
 
+def up_command(args, model, dataset, profile, run_dir, iterations):
+    """`penstock up` of ranks of one thread each; of the planning and the mesh nothing is said."""
+    return [os.path.join(args.bin, "penstock"), "up", "--dataset", dataset, "--profile", profile, "--threads", "1", "--no-checkpoints",
+            "--global-batch", str(args.global_batch), "--max-length", str(args.max_length), "--iterations", str(iterations), "--hidden",
+            str(args.hidden), "--heads", "4", "--ffn", str(4 * args.hidden), "--vocab", str(args.vocab), "--run-dir", str(run_dir),
+            *MODELS[model]]
+
+
 def train(args, model, flags, dataset, profile, run_dir):
     """The summary of a run."""
-    summary = run([os.path.join(args.bin, "penstock"), "up", "--json", "--dataset", dataset, "--profile", profile,
-                   "--threads", "1", "--no-checkpoints", "--global-batch", str(args.global_batch), "--max-length",
-                   str(args.max_length), "--iterations", str(args.iterations), "--look-ahead", str(args.look_ahead or args.iterations),
-                   "--hidden", str(args.hidden), "--heads", "4", "--ffn", str(4 * args.hidden), "--vocab",
-                   str(args.vocab), "--run-dir", run_dir] + MODELS[model] + flags)
-    return json.loads(summary)
+    command = up_command(args, model, dataset, profile, run_dir, args.iterations)
+    return json.loads(run([*command, "--json", "--look-ahead", str(args.look_ahead or args.iterations), *flags]))
 
 
 def first_and_later(run_dir):
