@@ -174,6 +174,8 @@ nlohmann::ordered_json DiagnosisJson(const core::Timeline& timeline, const core:
     one["advice"] = core::AdviceFor(cause.kind);
     json["causes"].push_back(std::move(one));
   }
+  // By stage, where they are known.
+  if (!timeline.layers_of_stage.empty()) json["layers"] = timeline.layers_of_stage;
   json["where"] = nlohmann::ordered_json::array();
   for (const core::RankTime& rank : diagnosis.ranks) json["where"].push_back(RankJson(timeline, rank));
   json["critical_path"] = CriticalPathJson(timeline, diagnosis.critical_path);

@@ -14,7 +14,8 @@ enum class CauseKind : uint8_t {
   kUnequalWork,
   // Passes of the slowest stage, `stage`, take `factor` times the mean of all stages.
   kStageSplit,
-  // Transfers from `rank` to `peer` take `factor` times as long as the others of their kind.
+  // Transfers from `rank` to `peer`, or also back (`both_ways`), take `factor` times as long as the others of
+  // their kind.
   kSlowLink,
   // Collectives of the ranks of `ring` take `factor` times as long as those that are called the same of other
   // rings: one of the links between them is slow, which of them nobody sees.
@@ -39,6 +40,7 @@ struct Cause {
   CauseKind kind = CauseKind::kSlowRank;
   int32_t rank = -1;
   int32_t peer = -1;
+  bool both_ways = false;
   // Ascending.
   std::vector<int32_t> ring = {};
   int32_t stage = -1;

@@ -60,7 +60,8 @@ std::string DescribeCause(const Timeline& timeline, const Cause& cause) {
       return absl::StrFormat("stages are unequal: stage %d takes %.2f times the mean", cause.stage,
                              cause.factor);
     case CauseKind::kSlowLink:
-      return absl::StrFormat("transfers from %s to %s take %.1f times as long as others",
+      return absl::StrFormat(cause.both_ways ? "transfers between %s and %s take %.1f times as long as others"
+                                             : "transfers from %s to %s take %.1f times as long as others",
                              PlaceOfRank(timeline, cause.rank), PlaceOfRank(timeline, cause.peer),
                              cause.factor);
     case CauseKind::kSlowRing:

@@ -51,16 +51,19 @@ bool IsJoint(OperationKind kind) {
 // its micro-batch, or the how many-th.
 using TransferKey = std::tuple<bool, int32_t, int32_t, int32_t, int32_t>;
 
-TransferKey KeyOfTransfer(const Timeline& timeline, const Operation& operation) {
+// `knows_parts`: transfers say which part of the model they leave or come to, counted over all ranks. Then
+// that tells the other end, wherever it is: pipelines may turn back at their last rank.
+TransferKey KeyOfTransfer(const Timeline& timeline, const Operation& operation, bool knows_parts) {
   const TimelinePlace& place = timeline.places[operation.rank];
   const bool sends =
       operation.kind == OperationKind::kSendForward || operation.kind == OperationKind::kSendBackward;
   const bool forward =
       operation.kind == OperationKind::kSendForward || operation.kind == OperationKind::kReceiveForward;
   const int32_t step = sends ? (forward ? 1 : -1) : 0;
-  // The last stage of one part of the model sends to the first one of the next.
-  const int32_t stage = (place.stage + timeline.stages + step) % timeline.stages;
   const int32_t part = operation.model_stage < 0 ? -1 : operation.model_stage + step;
+  // The last stage of one part of the model sends to the first one of the next.
+  const int32_t neighbour = (place.stage + timeline.stages + step) % timeline.stages;
+  const int32_t stage = knows_parts && part >= 0 ? -1 : neighbour;
   return {forward, place.replica, stage, part,
           operation.micro_batch < 0 ? operation.number : operation.micro_batch};
 }
@@ -68,18 +71,20 @@ TransferKey KeyOfTransfer(const Timeline& timeline, const Operation& operation) 
 }  // namespace
 
 std::vector<MatchedTransfer> MatchTransfers(const Timeline& timeline, const TimelineStep& step) {
+  // Only ours say the order, and with it the parts.
+  const bool knows_parts = !step.after.empty();
   std::map<TransferKey, int32_t> receivers;
   for (size_t i = 0; i < step.operations.size(); ++i) {
     const Operation& operation = step.operations[i];
     if (operation.kind == OperationKind::kReceiveForward || operation.kind == OperationKind::kReceiveBackward)
-      receivers[KeyOfTransfer(timeline, operation)] = static_cast<int32_t>(i);
+      receivers[KeyOfTransfer(timeline, operation, knows_parts)] = static_cast<int32_t>(i);
   }
   std::vector<MatchedTransfer> matched;
   for (size_t i = 0; i < step.operations.size(); ++i) {
     const Operation& operation = step.operations[i];
     if (operation.kind != OperationKind::kSendForward && operation.kind != OperationKind::kSendBackward)
       continue;
-    const auto found = receivers.find(KeyOfTransfer(timeline, operation));
+    const auto found = receivers.find(KeyOfTransfer(timeline, operation, knows_parts));
     if (found != receivers.end()) matched.push_back({static_cast<int32_t>(i), found->second});
   }
   return matched;

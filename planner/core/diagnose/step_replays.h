@@ -87,8 +87,8 @@ class Causes {
     cause.gain = replays_.GainOf(mend);
     if (cause.gain >= least_gain) causes_.push_back(std::move(cause));
   }
-  // That no replay mends.
-  void AddWithoutGain(Cause cause) { causes_.push_back(std::move(cause)); }
+  // With the gain that it has: no replay mends it.
+  void AddWithoutReplay(Cause cause) { causes_.push_back(std::move(cause)); }
 
   std::vector<Cause> Take() { return std::move(causes_); }
 

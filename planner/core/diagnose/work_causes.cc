@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "planner/core/diagnose/causes.h"
 #include "planner/core/diagnose/stage_balance.h"
 
@@ -59,7 +60,26 @@ void AddStageSplit(const StepReplays& replays, const PassTimes& passes, Causes& 
   });
 }
 
-// Where it is known: what whole layers bring that are moved.
+// How long a pipeline takes whose stages take so long for all micro-batches of a step: the slowest stage runs
+// all of them, and one of them goes through the others before and after (GPipe; Huang et al. 2019, section
+// 2.3).
+double PipelineTime(absl::Span<const double> times, double micro_batches) {
+  const double slowest = *std::max_element(times.begin(), times.end());
+  return slowest + (std::accumulate(times.begin(), times.end(), 0.0) - slowest) / micro_batches;
+}
+
+// Micro-batches of a replica in a step.
+double MicroBatches(const StepReplays& replays) {
+  int64_t passes = 0;
+  replays.ForPasses([&](size_t, size_t, const Operation& pass) {
+    passes += pass.kind == OperationKind::kForward && pass.model_stage == 0 ? 1 : 0;
+  });
+  const auto pipelines = static_cast<double>(replays.steps()) * replays.timeline().replicas;
+  return std::max(1.0, static_cast<double>(passes) / pipelines);
+}
+
+// Where it is known: what whole layers bring that are moved. Not by replay: the order in which ranks run
+// their passes is right for the stages as they are, and planning would find another for others.
 void AddLayerSplit(const StepReplays& replays, const PassTimes& passes, Causes& causes) {
   const std::vector<int32_t>& layers = replays.timeline().layers_of_stage;
   if (!passes.known_work() || layers.size() < 2) return;
@@ -71,13 +91,16 @@ void AddLayerSplit(const StepReplays& replays, const PassTimes& passes, Causes& 
   if (*std::min_element(times.begin(), times.end()) <= 0) return;
   const auto slowest = std::max_element(times.begin(), times.end());
   const double mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
-  const std::vector<double> factors = BestStageFactors(times, layers);
+  std::vector<double> best = BestStageFactors(times, layers);
+  for (size_t stage = 0; stage < best.size(); ++stage) best[stage] *= times[stage];
+  const double micro_batches = MicroBatches(replays);
+  const double saved = PipelineTime(times, micro_batches) - PipelineTime(best, micro_batches);
+  const auto pipelines = static_cast<double>(replays.steps()) * replays.timeline().replicas;
   Cause cause = {.kind = CauseKind::kStageSplit};
   cause.stage = static_cast<int32_t>(slowest - times.begin());
   cause.factor = *slowest / mean;
-  causes.Add(cause, [&](size_t step, size_t i, double duration) {
-    return replays.IsPass(step, i) ? duration * factors[replays.OperationOf(step, i).model_stage] : duration;
-  });
+  cause.gain = saved / pipelines / std::max(1.0, replays.measured_ns());
+  if (cause.gain >= kLeastShownGain) causes.AddWithoutReplay(cause);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ void AddWrongCosts(const StepReplays& replays, const PassTimes& passes, const Ex
     if (std::max(measured, foreseen) >= kLeastShare * pass_ns && measured > 0)
       worst.Offer(measured / foreseen, replays.timeline().names[name]);
   }
-  if (!worst.cause().subject.empty()) causes.AddWithoutGain(worst.cause());
+  if (!worst.cause().subject.empty()) causes.AddWithoutReplay(worst.cause());
 }
 
 }  // namespace penstock::core

@@ -110,6 +110,20 @@ TEST(DiagnoseTest, ASlowLinkIsNamed) {
   ASSERT_FALSE(diagnosis.causes.empty());
   EXPECT_EQ(diagnosis.causes[0].kind, CauseKind::kSlowLink);
   EXPECT_EQ(std::minmax(diagnosis.causes[0].rank, diagnosis.causes[0].peer), std::minmax(1, 2));
+  EXPECT_TRUE(diagnosis.causes[0].both_ways);
+}
+
+TEST(DiagnoseTest, ALinkThatIsSlowOneWayIsNamedSo) {
+  const SimulatedRun run(4, 2, 6, [](int rank, const Instruction& instruction, double duration) {
+    const bool gradient = instruction.part == kGradientPart;
+    const bool link = (rank == 1 && instruction.stream == Stream::kNext) ||
+                      (rank == 2 && instruction.stream == Stream::kPrevious);
+    return link && !gradient ? duration * 50 : duration;
+  });
+  const Diagnosis diagnosis = DiagnosisOf(run);
+  const Cause* const cause = Find(diagnosis, CauseKind::kSlowLink);
+  ASSERT_NE(cause, nullptr);
+  EXPECT_FALSE(cause->both_ways);
 }
 
 TEST(DiagnoseTest, ASlowRingIsNamed) {
