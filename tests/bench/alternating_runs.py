@@ -26,8 +26,8 @@ KEPT = ("tokens_per_second", "planned_iteration_ms", "measured_iteration_ms", "p
         "prediction_error", "padding_efficiency", "last_loss")
 
 
-def add_arguments(parser):
-    parser.add_argument("--data", required=True, help="samples, JSON lines, .gz or not")
+def add_arguments(parser, needs_data=True):
+    parser.add_argument("--data", required=needs_data, help="samples, JSON lines, .gz or not")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"), help="folder of the binaries")
     parser.add_argument("--models", default="gpt,t5")
     parser.add_argument("--rounds", type=int, default=5)
