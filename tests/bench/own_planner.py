@@ -13,10 +13,10 @@ START_SECONDS = 30
 
 
 @contextlib.contextmanager
-def planner(bin_folder, folder):
-    """Its address."""
+def planner(bin_folder, folder, *flags):
+    """Its address. `flags`: more of the planner's."""
     ports = pathlib.Path(folder, "ports.json")
-    command = [f"{bin_folder}/penstock-planner", "--listen=127.0.0.1:0", "--store=memory", f"--port-file={ports}"]
+    command = [f"{bin_folder}/penstock-planner", "--listen=127.0.0.1:0", "--store=memory", f"--port-file={ports}", *flags]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + START_SECONDS

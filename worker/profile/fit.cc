@@ -17,6 +17,8 @@ constexpr int kColumns = 9;
 // Terms that are there only where they are worth it.
 constexpr std::array<unsigned, 2> kOptional = {0b001'000000, 0b110'000000};
 constexpr unsigned kChoices = 1U << kOptional.size();
+// Fewer shapes do not tell such a term from what others take.
+constexpr size_t kFewestForATerm = 12;
 // One term more of twenty shapes takes a twentieth off the error of mere noise.
 constexpr double kWorthATerm = 0.9;
 // A little better is not enough: without it the form is simpler.
@@ -152,6 +154,7 @@ std::array<Fit, kChoices> BestOfChoices(const Rows& rows) {
 Fit SolveNonNegative(const Rows& rows) {
   const std::array<Fit, kChoices> fits = BestOfChoices(rows);
   Fit best = fits[0];
+  if (rows.factors.size() < kFewestForATerm) return best;
   int terms = 0;
   // Fewer terms come first: 0, 1, 2, both.
   for (unsigned choice = 1; choice < kChoices; ++choice) {

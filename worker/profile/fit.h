@@ -15,7 +15,8 @@ struct CostPoint {
 // Non-negative coefficients with the least sum of squared relative errors (small and large micro-batches
 // count the same), in which points that are far off count less (HuberWeights). half_efficiency_tokens is the
 // best of the powers of two up to 4096, or 0. packed_row_ns, and the terms of calls, are there only where
-// each takes a tenth off the sum. A term whose figure is 0 at every point is left out. No points: all zero.
+// each takes a tenth off the sum, of 12 points at least. A term whose figure is 0 at every point is left out.
+// No points: all zero.
 MeasuredTime FitTime(const std::vector<CostPoint>& points);
 
 }  // namespace penstock::worker

@@ -11,11 +11,11 @@ namespace {
 
 using testing::ElementsAre;
 
-MeasuredTransfer TransferThatTook(double ratio, Link link = Link::kInsideNode) {
+MeasuredTransfer TransferOf(double ratio, Link link = Link::kInsideNode) {
   return {.from = 0, .to = 1, .link = link, .sent = ratio, .received = ratio};
 }
 
-MeasuredRing Ring(double ratio, Link link = Link::kInsideNode) {
+MeasuredRing RingOf(double ratio, Link link = Link::kInsideNode) {
   return {.steps = {{0, 2}, {2, 0}}, .link = link, .ratio = ratio};
 }
 
@@ -24,22 +24,22 @@ TEST(LinkFactorsTest, WithoutMeasurementsLinksAreAsFastAsTheCostsSay) {
 }
 
 TEST(LinkFactorsTest, TransfersCountBeforeSumsOfGradients) {
-  EXPECT_THAT(LinkFactors({TransferThatTook(0.5)}, {Ring(3)}, {}), ElementsAre(0.5, 0.5));
+  EXPECT_THAT(LinkFactors({TransferOf(0.5)}, {RingOf(3)}, {}), ElementsAre(0.5, 0.5));
 }
 
 TEST(LinkFactorsTest, AKindOfLinksWithoutTransfersIsMeasuredBySumsOfGradients) {
-  EXPECT_THAT(LinkFactors({}, {Ring(2), Ring(2.1), Ring(9)}, {}), ElementsAre(2, 2));
-  EXPECT_THAT(LinkFactors({TransferThatTook(0.5)}, {Ring(4, Link::kBetweenNodes)}, {}), ElementsAre(0.5, 4));
+  EXPECT_THAT(LinkFactors({}, {RingOf(2), RingOf(2.1), RingOf(9)}, {}), ElementsAre(2, 2));
+  EXPECT_THAT(LinkFactors({TransferOf(0.5)}, {RingOf(4, Link::kBetweenNodes)}, {}), ElementsAre(0.5, 4));
 }
 
 // The other part of them may have gone on beside the last pass.
 TEST(LinkFactorsTest, BySumsOfGradientsThatTakeLessLinksAreNotFaster) {
-  EXPECT_THAT(LinkFactors({}, {Ring(0.3)}, {}), ElementsAre(1, 1));
+  EXPECT_THAT(LinkFactors({}, {RingOf(0.3)}, {}), ElementsAre(1, 1));
 }
 
 TEST(LinkFactorsTest, ASlowLinkIsTakenToBeAsFastAsTheOthers) {
   const std::vector<SlowLink> slow = {{2, 0, 10}};
-  EXPECT_THAT(LinkFactors({}, {Ring(20)}, slow), ElementsAre(2, 2));
+  EXPECT_THAT(LinkFactors({}, {RingOf(20)}, slow), ElementsAre(2, 2));
 }
 
 TEST(LinkFactorsTest, AnUpdateIsWhatGatheringLeavesOfAStep) {

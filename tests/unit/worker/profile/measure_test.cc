@@ -53,8 +53,13 @@ TokenFigures Target(double rows, double length) {
 }
 
 TokenFigures Pair(double rows, double source, double target) {
-  return {rows * source, rows * target, rows * source * source, rows * target * target,
-          rows * source * target};
+  return {.source = rows * source,
+          .target = rows * target,
+          .source_square = rows * source * source,
+          .target_square = rows * target * target,
+          .cross = rows * source * target,
+          .source_call_square = source * source,
+          .target_call_square = target * target};
 }
 
 // Multiply-adds of a forward pass.
@@ -86,6 +91,7 @@ TEST(MeasureProfile, TheTimesOfAGptAreThoseOfItsPasses) {
     const MeasuredProfile profile = Measure(Architecture::kGpt, hidden);
     const auto width = static_cast<double>(hidden);
     EXPECT_FALSE(profile.encoder.has_value());
+    EXPECT_EQ(profile.layer.forward.target_call_square_ns, 0) << "scores have no bias";
     for (const TokenFigures& tokens : {Target(1, 16), Target(16, 16), Target(4, 128), Target(16, 128)}) {
       ExpectTime(profile.layer.forward(tokens),
                  LayerProducts(width, tokens.target) + AttentionProducts(width, tokens.target_square));
@@ -149,6 +155,7 @@ TEST(MeasureProfile, TheTimesOfAT5AreThoseOfItsTwoStacks) {
   const MeasuredTime& encoder = profile.encoder->forward;
   const MeasuredTime& decoder = profile.layer.forward;
   EXPECT_EQ(encoder.target_token_ns + encoder.target_square_ns + encoder.cross_ns, 0);
+  EXPECT_EQ(encoder.target_call_square_ns + decoder.source_call_square_ns, 0);
   const auto layer = [&](double tokens, double square) {
     return LayerProducts(kWidth, tokens) + AttentionProducts(kWidth, square) + kWrittenForAScore * square;
   };
