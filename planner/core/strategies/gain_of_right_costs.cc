@@ -33,25 +33,28 @@ absl::StatusOr<double> GainOfRightCosts(const v1::JobSpec& job, const v1::CostPr
                                         absl::Span<const ObservedIteration> iterations,
                                         const RunTasks& run_tasks, StopToken stop) {
   if (job.strategies_size() > 1 || iterations.empty()) return 0;
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Planner> registered,
-                            Planner::Create(job, Planner::Explain::kCauseAlone, run_tasks, stop));
+  const v1::Topology& stages = iterations.front().plan->topology();
+  // Stages are chosen as for the job itself, which takes its time.
+  const auto planner_of = [&](const v1::JobSpec& spec, const v1::Topology* of_stages) {
+    return Planner::Create(spec, Planner::Explain::kChanges, run_tasks, stop, of_stages);
+  };
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Planner> registered, planner_of(job, &stages));
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Calibration> fitted,
                             Calibrate(*registered, in_effect, iterations, stop));
   if (!fitted.has_value()) return 0;
-  v1::JobSpec with_fitted = job;
-  *with_fitted.mutable_profile() = fitted->profile;
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Planner> planner,
-                            Planner::Create(with_fitted, Planner::Explain::kCauseAlone, run_tasks, stop));
-  double present = 0, instead = 0;
+  v1::JobSpec right = job;
+  *right.mutable_profile() = fitted->profile;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Planner> present, planner_of(right, &stages));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Planner> anew, planner_of(right, nullptr));
+  double as_planned = 0, instead = 0;
   for (const ObservedIteration& iteration : iterations) {
-    PENSTOCK_ASSIGN_OR_RETURN(const double as_planned,
-                              TimeByCosts(*iteration.plan, *iteration.batch, *planner, stop));
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, planner->MakePlan(*iteration.batch, run_tasks, stop));
-    PENSTOCK_ASSIGN_OR_RETURN(const double anew, TimeByCosts(plan, *iteration.batch, *planner, stop));
-    present += as_planned;
-    instead += anew;
+    PENSTOCK_ASSIGN_OR_RETURN(const double present_ns,
+                              TimeByCosts(*iteration.plan, *iteration.batch, *present, stop));
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, anew->MakePlan(*iteration.batch, run_tasks, stop));
+    as_planned += present_ns;
+    instead += static_cast<double>(plan.predicted().makespan_ns());
   }
-  return std::max(0.0, 1 - instead / std::max(present, 1.0));
+  return std::max(0.0, 1 - instead / std::max(as_planned, 1.0));
 }
 
 }  // namespace penstock::core

@@ -12,9 +12,9 @@
 namespace penstock::core {
 
 // The share of the iterations' time, 0 at least: costs are fitted to the iterations, their batches planned
-// anew with them, and both plans run again with these costs. `in_effect`: the costs that the iterations were
-// planned with. Of jobs with one mesh; of others 0, as where costs are right. Possible errors: those of
-// Calibrate and of planning.
+// anew with them, on stages that are chosen with them where the job leaves that open, and what both plans
+// take by these costs is compared. `in_effect`: the costs that the iterations were planned with. Of jobs with
+// one mesh; of others 0, as where costs are right. Possible errors: those of Calibrate and of planning.
 absl::StatusOr<double> GainOfRightCosts(const v1::JobSpec& job, const v1::CostProfile& in_effect,
                                         absl::Span<const ObservedIteration> iterations,
                                         const RunTasks& run_tasks, StopToken stop = {});
