@@ -75,6 +75,10 @@ class WatchedFactory final : public BatchPlannerFactory {
                                                              core::StopToken stop) const override {
     return core_.Calibrate(job, topologies, in_effect, iterations, stop);
   }
+  absl::StatusOr<v1::JobDiagnosis> Diagnose(const std::vector<CostedIteration>& iterations,
+                                            core::StopToken stop) const override {
+    return core_.Diagnose(iterations, stop);
+  }
   absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,
                                                     core::StopToken stop) const override {
     return core_.CalibratePasses(request, stop);
