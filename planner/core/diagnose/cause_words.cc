@@ -60,10 +60,10 @@ std::string DescribeCause(const Timeline& timeline, const Cause& cause) {
       return absl::StrFormat("stages are unequal: stage %d takes %.2f times the mean", cause.stage,
                              cause.factor);
     case CauseKind::kSlowLink:
-      return absl::StrFormat(cause.both_ways ? "transfers between %s and %s take %.1f times as long as others"
-                                             : "transfers from %s to %s take %.1f times as long as others",
-                             PlaceOfRank(timeline, cause.rank), PlaceOfRank(timeline, cause.peer),
-                             cause.factor);
+      return absl::StrCat("transfers ", cause.both_ways ? "between " : "from ",
+                          PlaceOfRank(timeline, cause.rank), cause.both_ways ? " and " : " to ",
+                          PlaceOfRank(timeline, cause.peer),
+                          absl::StrFormat(" take %.1f times as long as others", cause.factor));
     case CauseKind::kSlowRing:
       return absl::StrFormat("collectives of ranks %s take %.1f times as long as those of others",
                              absl::StrJoin(NumbersOf(timeline, cause.ring), ", "), cause.factor);
