@@ -35,6 +35,18 @@ std::vector<BatchWait> WaitsOf(const MeasuredIteration& iteration, int64_t origi
   return waits;
 }
 
+// A rank waits for its next batch once it is done with the one before. Simulated ranks tell waits by the wall
+// clock, and all else in simulated time, which may stand still meanwhile: they have waited for nothing.
+void BeginBehind(const TimesByRank& before, std::vector<BatchWait>& waits) {
+  for (size_t rank = 0; rank < std::min(before.size(), waits.size()); ++rank) {
+    BatchWait& wait = waits[rank];
+    const int64_t end_ns = wait.start_ns + wait.duration_ns;
+    for (const InstructionTime& time : before[rank])
+      wait.start_ns = std::max(wait.start_ns, time.start_ns + time.duration_ns);
+    wait.duration_ns = std::max<int64_t>(0, end_ns - wait.start_ns);
+  }
+}
+
 void Move(const RankClock& clock, std::vector<InstructionTime>& times) {
   for (InstructionTime& time : times) {
     const int64_t end_ns = clock.ToReference(time.start_ns + time.duration_ns);
@@ -66,7 +78,10 @@ AlignedTimes AlignTimes(absl::Span<const MeasuredIteration> iterations) {
       BatchWait& wait = aligned.waits[i][rank];
       wait.start_ns = aligned.clocks[i][rank].ToReference(wait.start_ns);
     }
+    if (i > 0) BeginBehind(aligned.times[i - 1], aligned.waits[i]);
   }
+  // Nobody knows when the iteration before it ended.
+  for (BatchWait& wait : aligned.waits.front()) wait.duration_ns = 0;
   return aligned;
 }
 

@@ -14,7 +14,7 @@ namespace penstock::core {
 // Of a rank, for the program of an iteration.
 struct BatchWait {
   int64_t start_ns = 0;
-  // 0: it did not wait, or had just started.
+  // 0: it did not wait, had just started, or nobody knows since when it could have gone on.
   int64_t duration_ns = 0;
 };
 

@@ -42,7 +42,7 @@ Spans SpansOfTrace(const std::string& path) {
   Spans spans;
   const auto trace = nlohmann::json::parse(ReadFile(path).value_or(""), nullptr, /*allow_exceptions=*/false);
   for (const nlohmann::json& event : trace["traceEvents"]) {
-    if (event["ph"] != "X" || !event.contains("args")) continue;
+    if (event["ph"] != "X" || !event.contains("args") || event["args"]["optype"] == "batch-wait") continue;
     const double began_ns = 1e3 * event["ts"].get<double>();
     const double ended_ns = began_ns + 1e3 * event["dur"].get<double>();
     const auto [span, added] =
