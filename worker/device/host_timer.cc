@@ -5,16 +5,13 @@
 #include "absl/time/clock.h"
 #include "worker/device/instruction_timer.h"
 #include "worker/device/thread_clock.h"
+#include "worker/program/passes.h"
 
 namespace penstock::worker {
 namespace {
 
 // A pass that exchanges nothing inside.
-bool IsLone(const Instruction& instruction) {
-  const bool pass = instruction.op == Op::kForward || instruction.op == Op::kBackward ||
-                    instruction.op == Op::kBackwardInput || instruction.op == Op::kBackwardWeight;
-  return pass && !instruction.joint;
-}
+bool IsLone(const Instruction& instruction) { return IsPass(instruction.op) && !instruction.joint; }
 
 class HostTimer : public InstructionTimer {
  public:

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/device/thread_clock.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/place.h"
 
@@ -38,11 +38,7 @@ double SteadyNanoseconds() {
       .count();
 }
 
-double ThreadNanoseconds() {
-  timespec time = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
+double ThreadNanoseconds() { return static_cast<double>(ThreadCoreNs()); }
 
 NanosecondClock BudgetClock() {
   return [thread = ThreadNanoseconds(), wall = SteadyNanoseconds()] {

@@ -5,13 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/program/describe.h"
+#include "worker/program/passes.h"
 
 namespace penstock::worker {
 namespace {
-
-bool IsPass(Op op) {
-  return op == Op::kForward || op == Op::kBackward || op == Op::kBackwardInput || op == Op::kBackwardWeight;
-}
 
 absl::Status Wrong(const Program& program, const Instruction& instruction, const char* problem) {
   return absl::InvalidArgumentError(absl::StrCat(Describe(program, instruction), ": ", problem));

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "worker/program/passes.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -77,11 +79,9 @@ double SimulatedDurations::StallNs(const Program& program, const Instruction& in
 }
 
 int64_t SimulatedDurations::HostNs(const Instruction& instruction) const {
-  const bool pass = instruction.op == Op::kForward || instruction.op == Op::kBackward ||
-                    instruction.op == Op::kBackwardInput || instruction.op == Op::kBackwardWeight;
   double seconds = 0;
   for (const HostStall& stall : options_.host_stalls) {
-    if (stall.rank == rank_ && pass) seconds += stall.seconds;
+    if (stall.rank == rank_ && IsPass(instruction.op)) seconds += stall.seconds;
   }
   return std::llround(seconds * kNsPerSecond);
 }
