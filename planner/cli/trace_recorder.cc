@@ -14,13 +14,10 @@ namespace penstock::cli {
 
 void TraceRecorder::Add(v1::GetIterationResponse iteration) {
   if (iteration.reports().empty()) return;
-  const bool begins = held_.empty()
-                          ? from_the_start_
-                          : iteration.reports(0).epoch() != held_.back().iteration.reports(0).epoch();
   bytes_ += iteration.ByteSizeLong();
-  held_.push_back({.iteration = std::move(iteration), .begins_epoch = begins});
+  held_.push_back(std::move(iteration));
   while (bytes_ > most_bytes_ && held_.size() > 1) {
-    bytes_ -= held_.front().iteration.ByteSizeLong();
+    bytes_ -= held_.front().ByteSizeLong();
     held_.pop_front();
     ++forgotten_;
   }
@@ -28,19 +25,16 @@ void TraceRecorder::Add(v1::GetIterationResponse iteration) {
 
 std::vector<const v1::GetIterationResponse*> TraceRecorder::Recorded() const {
   std::vector<const v1::GetIterationResponse*> recorded;
-  for (const Held& held : held_) recorded.push_back(&held.iteration);
+  for (const v1::GetIterationResponse& iteration : held_) recorded.push_back(&iteration);
   return recorded;
 }
 
 std::vector<core::MeasuredIteration> TraceRecorder::Measurements() const {
   std::vector<core::MeasuredIteration> measurements;
-  for (const Held& held : held_) {
-    core::MeasuredIteration& measured =
-        measurements.emplace_back(core::MeasuredIteration{.plan = &held.iteration.plan(),
-                                                          .profile = &held.iteration.profile(),
-                                                          .begins_epoch = held.begins_epoch});
-    for (const v1::ReportIterationRequest& report : held.iteration.reports())
-      measured.reports.push_back(&report);
+  for (const v1::GetIterationResponse& iteration : held_) {
+    core::MeasuredIteration& measured = measurements.emplace_back(
+        core::MeasuredIteration{.plan = &iteration.plan(), .profile = &iteration.profile()});
+    for (const v1::ReportIterationRequest& report : iteration.reports()) measured.reports.push_back(&report);
   }
   return measurements;
 }

@@ -19,9 +19,7 @@ class TraceRecorder {
   // Bytes of plans and reports that are held: of a long run the last iterations.
   static constexpr size_t kMostBytes = size_t{256} << 20;
 
-  // `from_the_start`: the first iteration that is added is the first that its ranks run.
-  explicit TraceRecorder(bool from_the_start = true, size_t most_bytes = kMostBytes)
-      : from_the_start_(from_the_start), most_bytes_(most_bytes) {}
+  explicit TraceRecorder(size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
 
   // Adds an iteration with the reports of its ranks; in order.
   void Add(v1::GetIterationResponse iteration);
@@ -40,14 +38,8 @@ class TraceRecorder {
   std::string ClockNote() const;
 
  private:
-  struct Held {
-    v1::GetIterationResponse iteration;
-    bool begins_epoch = false;
-  };
-
-  const bool from_the_start_;
   const size_t most_bytes_;
-  std::deque<Held> held_;
+  std::deque<v1::GetIterationResponse> held_;
   size_t bytes_ = 0;
   uint64_t forgotten_ = 0;
 };

@@ -17,12 +17,6 @@ using core::Cause;
 constexpr size_t kMostRanksShown = 32;
 constexpr size_t kMostPartsShown = 40;
 
-std::vector<int32_t> RankNumbers(const core::Timeline& timeline, const std::vector<int32_t>& ranks) {
-  std::vector<int32_t> numbers;
-  for (const int32_t rank : ranks) numbers.push_back(timeline.rank_numbers[rank]);
-  return numbers;
-}
-
 // A profile that is so far off makes plans that are worse than they could be.
 bool IsWrong(double foreseen_factor) { return foreseen_factor > 1.15 || foreseen_factor < 1 / 1.15; }
 
@@ -165,7 +159,7 @@ nlohmann::ordered_json DiagnosisJson(const core::Timeline& timeline, const core:
     nlohmann::ordered_json one = {{"cause", core::NameOfCause(cause.kind)}, {"gain", cause.gain}};
     if (cause.rank >= 0) one["rank"] = timeline.rank_numbers[cause.rank];
     if (cause.peer >= 0) one["peer"] = timeline.rank_numbers[cause.peer];
-    if (!cause.ring.empty()) one["ring"] = RankNumbers(timeline, cause.ring);
+    if (!cause.ring.empty()) one["ring"] = core::NumbersOfRanks(timeline, cause.ring);
     if (cause.stage >= 0) one["stage"] = cause.stage;
     if (!cause.subject.empty()) one["subject"] = cause.subject;
     one["factor"] = cause.factor;

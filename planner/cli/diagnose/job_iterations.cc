@@ -71,8 +71,7 @@ absl::StatusOr<JobRecord> RecordIterations(const JobIterationFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::GetJobResponse job, AskForJob(*client, flags.job));
   const uint64_t completed = job.status().completed_iteration();
   PENSTOCK_ASSIGN_OR_RETURN(const Range range, RangeOf(flags.iterations, completed));
-  const bool from_the_start = range.first <= job.job().first_iteration();
-  JobRecord record = {.job = std::move(*job.mutable_job()), .iterations = TraceRecorder(from_the_start)};
+  JobRecord record = {.job = std::move(*job.mutable_job()), .iterations = TraceRecorder()};
   uint64_t held = 0;
   for (uint64_t i = range.first; i < range.end; ++i) {
     v1::GetIterationRequest request;

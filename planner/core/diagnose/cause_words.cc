@@ -5,15 +5,11 @@
 #include "absl/strings/str_join.h"
 
 namespace penstock::core {
-namespace {
-
-std::vector<int32_t> NumbersOf(const Timeline& timeline, const std::vector<int32_t>& ranks) {
+std::vector<int32_t> NumbersOfRanks(const Timeline& timeline, const std::vector<int32_t>& ranks) {
   std::vector<int32_t> numbers;
   for (const int32_t rank : ranks) numbers.push_back(timeline.rank_numbers[rank]);
   return numbers;
 }
-
-}  // namespace
 
 std::string PlaceOfRank(const Timeline& timeline, int32_t rank) {
   return absl::StrFormat("rank %d (replica %d, stage %d)", timeline.rank_numbers[rank],
@@ -66,7 +62,7 @@ std::string DescribeCause(const Timeline& timeline, const Cause& cause) {
                           absl::StrFormat(" take %.1f times as long as others", cause.factor));
     case CauseKind::kSlowRing:
       return absl::StrFormat("collectives of ranks %s take %.1f times as long as those of others",
-                             absl::StrJoin(NumbersOf(timeline, cause.ring), ", "), cause.factor);
+                             absl::StrJoin(NumbersOfRanks(timeline, cause.ring), ", "), cause.factor);
     case CauseKind::kLateStart:
       return absl::StrCat(PlaceOfRank(timeline, cause.rank), " begins steps later than the others");
     case CauseKind::kHostStalls:
@@ -82,7 +78,7 @@ std::string DescribeCause(const Timeline& timeline, const Cause& cause) {
           cause.ring.size() == 1 ? "core" : "cores",
           cause.ring.size() == 1
               ? PlaceOfRank(timeline, cause.ring.front())
-              : absl::StrCat("ranks ", absl::StrJoin(NumbersOf(timeline, cause.ring), ", ")),
+              : absl::StrCat("ranks ", absl::StrJoin(NumbersOfRanks(timeline, cause.ring), ", ")),
           cause.factor);
     case CauseKind::kWrongCosts:
       return absl::StrFormat("costs are wrong: %s took %.2f times what was foreseen", cause.subject,

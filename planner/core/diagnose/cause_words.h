@@ -22,6 +22,9 @@ const char* AdviceFor(CauseKind kind);
 // Whose it is, by position: a rank, the two of a link, those of a ring; none: of all.
 std::vector<int32_t> RanksOfCause(const Cause& cause);
 
+// Their numbers in the job.
+std::vector<int32_t> NumbersOfRanks(const Timeline& timeline, const std::vector<int32_t>& ranks);
+
 // "rank 3 (replica 1, stage 1)". `rank`: its position in the timeline.
 std::string PlaceOfRank(const Timeline& timeline, int32_t rank);
 

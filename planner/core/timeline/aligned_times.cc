@@ -25,7 +25,6 @@ TimesByRank TimesOf(const MeasuredIteration& iteration, int64_t origin_unix_ns) 
 
 std::vector<BatchWait> WaitsOf(const MeasuredIteration& iteration, int64_t origin_unix_ns) {
   std::vector<BatchWait> waits(iteration.plan->programs_size());
-  if (iteration.begins_epoch) return waits;
   for (const v1::ReportIterationRequest* report : iteration.reports) {
     if (report->rank() >= waits.size()) continue;
     const int64_t waited_ns = report->waited_for_program_ns();
@@ -33,6 +32,10 @@ std::vector<BatchWait> WaitsOf(const MeasuredIteration& iteration, int64_t origi
                              .duration_ns = waited_ns};
   }
   return waits;
+}
+
+uint64_t EpochOf(const MeasuredIteration& iteration) {
+  return iteration.reports.empty() ? 0 : iteration.reports.front()->epoch();
 }
 
 // A rank waits for its next batch once it is done with the one before. Simulated ranks tell waits by the wall
@@ -78,10 +81,11 @@ AlignedTimes AlignTimes(absl::Span<const MeasuredIteration> iterations) {
       BatchWait& wait = aligned.waits[i][rank];
       wait.start_ns = aligned.clocks[i][rank].ToReference(wait.start_ns);
     }
-    if (i > 0) BeginBehind(aligned.times[i - 1], aligned.waits[i]);
+    if (i > 0 && EpochOf(iterations[i - 1]) == EpochOf(iterations[i]))
+      BeginBehind(aligned.times[i - 1], aligned.waits[i]);
+    else
+      aligned.waits[i].assign(aligned.waits[i].size(), {});
   }
-  // Nobody knows when the iteration before it ended.
-  for (BatchWait& wait : aligned.waits.front()) wait.duration_ns = 0;
   return aligned;
 }
 

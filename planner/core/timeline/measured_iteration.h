@@ -16,8 +16,6 @@ struct MeasuredIteration {
   std::vector<const v1::ReportIterationRequest*> reports = {};
   // That the plan was made with; null: it names no slow ranks, or nobody knows.
   const v1::CostProfile* profile = nullptr;
-  // The first of its epoch: workers had just started, and their wait for a program is no feeder's.
-  bool begins_epoch = false;
 };
 
 }  // namespace penstock::core

@@ -24,8 +24,6 @@ namespace penstock {
 struct CostedIteration {
   HeldIteration values;
   v1::CostProfile profile = {};
-  // The first of its epoch.
-  bool begins_epoch = false;
 };
 
 // Plans the batches of one job. Thread-safe, deterministic, and without side effects. What may take long

@@ -171,10 +171,6 @@ std::vector<CostedIteration> Job::LastMeasuredLocked() const {
     if (!IsMeasured(one.values, state_.ranks())) continue;
     const store::v1::CostsRevised* const costs = state_.CostsOf(iteration);
     one.profile = costs == nullptr ? spec_.profile() : costs->profile();
-    const std::vector<ReportPtr> before =
-        iteration > 0 ? values_.reports(iteration - 1) : std::vector<ReportPtr>();
-    one.begins_epoch = iteration == spec_.first_iteration() ||
-                       (!before.empty() && before.front()->epoch() != one.values.reports.front()->epoch());
     iterations.push_back(std::move(one));
   }
   return iterations;

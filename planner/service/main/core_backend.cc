@@ -136,7 +136,8 @@ v1::JobDiagnosis ToProto(const core::Timeline& timeline, const core::Diagnosis& 
     one->set_description(core::DescribeCause(timeline, cause));
     one->set_advice(core::AdviceFor(cause.kind));
     one->set_gain(std::max(0.0, cause.gain));
-    for (const int32_t rank : core::RanksOfCause(cause)) one->add_ranks(timeline.rank_numbers[rank]);
+    for (const int32_t rank : core::NumbersOfRanks(timeline, core::RanksOfCause(cause)))
+      one->add_ranks(static_cast<uint32_t>(rank));
   }
   return proto;
 }
@@ -226,7 +227,6 @@ absl::StatusOr<v1::JobDiagnosis> CorePlannerFactory::Diagnose(const std::vector<
     core::MeasuredIteration& one = measured.emplace_back();
     one.plan = &plans.emplace_back(std::move(plan));
     one.profile = &iteration.profile;
-    one.begins_epoch = iteration.begins_epoch;
     for (const ReportPtr& report : iteration.values.reports) one.reports.push_back(report.get());
   }
   PENSTOCK_ASSIGN_OR_RETURN(const core::Timeline timeline, core::TimelineOfIterations(measured));

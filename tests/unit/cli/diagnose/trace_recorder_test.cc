@@ -131,7 +131,7 @@ TEST(TraceRecorderTest, ATraceSaysAllThatIsDiagnosed) {
 TEST(TraceRecorderTest, OfALongRunTheLastIterationsAreHeld) {
   v1::Plan plan = MakePlan();
   const size_t bytes = Measured(plan, 0, {0, 0, 0, 0}).ByteSizeLong();
-  TraceRecorder recorder(/*from_the_start=*/true, bytes * 5 / 2);
+  TraceRecorder recorder(bytes * 5 / 2);
   for (uint64_t i = 0; i < 6; ++i) {
     plan.set_iteration(i);
     recorder.Add(Measured(plan, static_cast<int64_t>(i) * 1000 * kMillisecond, {0, 0, 0, 0}));
