@@ -24,12 +24,13 @@ bool IsWrong(double foreseen_factor) { return foreseen_factor > 1.15 || foreseen
 double MillisecondsOf(double ns) { return ns / 1e6; }
 
 // Of many ranks those that compute most.
-std::vector<core::RankTime> RanksShown(const core::Diagnosis& diagnosis) {
-  std::vector<core::RankTime> ranks = diagnosis.ranks;
+std::vector<core::MeasuredRankTime> RanksShown(const core::Diagnosis& diagnosis) {
+  std::vector<core::MeasuredRankTime> ranks = diagnosis.ranks;
   if (ranks.size() <= kMostRanksShown) return ranks;
-  std::stable_sort(ranks.begin(), ranks.end(), [](const core::RankTime& one, const core::RankTime& other) {
-    return one.shares.computing() > other.shares.computing();
-  });
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [](const core::MeasuredRankTime& one, const core::MeasuredRankTime& other) {
+                     return one.shares.computing() > other.shares.computing();
+                   });
   ranks.resize(kMostRanksShown);
   return ranks;
 }
@@ -38,7 +39,7 @@ std::string RankTable(const core::Timeline& timeline, const core::Diagnosis& dia
   TextTable table({"% of the step", "forward", "backward", "weights", "+-", "other", "exchange", "batch",
                    "host", "waiting"});
   const auto cell = [](double share) { return Fixed(100 * share, 1); };
-  for (const core::RankTime& rank : RanksShown(diagnosis)) {
+  for (const core::MeasuredRankTime& rank : RanksShown(diagnosis)) {
     const core::RankShares& shares = rank.shares;
     table.AddRow({core::PlaceOfRank(timeline, rank.rank), cell(shares.forward), cell(shares.backward),
                   cell(shares.weights), cell(rank.computing_uncertainty), cell(shares.other),
@@ -80,7 +81,7 @@ std::string CriticalPathReport(const core::Timeline& timeline, const core::Criti
   return report;
 }
 
-nlohmann::ordered_json RankJson(const core::Timeline& timeline, const core::RankTime& rank) {
+nlohmann::ordered_json RankJson(const core::Timeline& timeline, const core::MeasuredRankTime& rank) {
   const core::RankShares& shares = rank.shares;
   return {{"rank", timeline.rank_numbers[rank.rank]},
           {"replica", timeline.places[rank.rank].replica},
@@ -171,7 +172,8 @@ nlohmann::ordered_json DiagnosisJson(const core::Timeline& timeline, const core:
   // By stage, where they are known.
   if (!timeline.layers_of_stage.empty()) json["layers"] = timeline.layers_of_stage;
   json["where"] = nlohmann::ordered_json::array();
-  for (const core::RankTime& rank : diagnosis.ranks) json["where"].push_back(RankJson(timeline, rank));
+  for (const core::MeasuredRankTime& rank : diagnosis.ranks)
+    json["where"].push_back(RankJson(timeline, rank));
   json["critical_path"] = CriticalPathJson(timeline, diagnosis.critical_path);
   return json;
 }

@@ -21,7 +21,7 @@ constexpr double kMostRidge = 0.0025;
 // The standard deviation of a normal distribution by the median of absolute values.
 constexpr double kDeviationPerMedian = 1.4826;
 // Of exact factors rounding is all that is left.
-constexpr double kRounding = 1e-9;
+constexpr double kRoundedOff = 1e-9;
 constexpr int kRounds = 10;
 
 double Foreseen(const FitRow& row) {
@@ -75,7 +75,7 @@ class RelativeRows {
       for (size_t i = 0; i < columns_; ++i) fitted += factors[i] * share(row, i);
       residuals.push_back(std::abs(ratios_[row] - fitted));
     }
-    outlier_ = HuberWeights(residuals, kRounding);
+    outlier_ = HuberWeights(residuals, kRoundedOff);
     SetRidge(kDeviationPerMedian * UpperMedian(residuals));
   }
 

@@ -26,7 +26,7 @@ struct Diagnosis {
   // Largest gain first. Nothing that gains less than 1 %, but every slow rank, and wrong costs.
   std::vector<Cause> causes = {};
   // By rank.
-  std::vector<RankTime> ranks = {};
+  std::vector<MeasuredRankTime> ranks = {};
   CriticalPath critical_path = {};
 
   double slowdown() const { return ideal_ns > 0 ? measured_ns / ideal_ns : 1; }

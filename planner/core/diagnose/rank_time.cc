@@ -146,8 +146,8 @@ void AddTo(RankShares& sum, const RankShares& shares, double weight) {
 
 }  // namespace
 
-std::vector<RankTime> RankTimes(const Timeline& timeline, const std::vector<StepGraph>& graphs) {
-  std::vector<RankTime> times(timeline.places.size());
+std::vector<MeasuredRankTime> RankTimes(const Timeline& timeline, const std::vector<StepGraph>& graphs) {
+  std::vector<MeasuredRankTime> times(timeline.places.size());
   std::vector<double> squares(times.size(), 0.0);
   const auto steps = static_cast<double>(graphs.size());
   for (size_t step = 0; step < graphs.size(); ++step) {

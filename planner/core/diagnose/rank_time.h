@@ -29,7 +29,7 @@ struct RankShares {
   double computing() const { return forward + backward + weights; }
 };
 
-struct RankTime {
+struct MeasuredRankTime {
   int32_t rank = 0;
   // Means over the steps.
   RankShares shares;
@@ -38,6 +38,6 @@ struct RankTime {
 };
 
 // By rank. `graphs`: of the timeline's steps.
-std::vector<RankTime> RankTimes(const Timeline& timeline, const std::vector<StepGraph>& graphs);
+std::vector<MeasuredRankTime> RankTimes(const Timeline& timeline, const std::vector<StepGraph>& graphs);
 
 }  // namespace penstock::core

@@ -29,7 +29,7 @@ constexpr uint64_t kExpectedSeed = 1;
 // at most so much more than the fastest at a glance; and another one is planned where a plan takes by so much
 // more than the other one was seen to take.
 constexpr size_t kFewStrategies = 4;
-constexpr double kLookedAtCloser = 0.04;
+constexpr double kLookedAtCloserWithin = 0.04;
 constexpr double kDisappointing = 0.03;
 
 // An error of one of several strategies says which.
@@ -151,7 +151,7 @@ absl::Status StrategyPlanner::LookAt(const RunTasks& run_tasks, StopToken stop,
       if (seen.ok()) candidate.seen_ns = *seen;
       best = std::min(best, candidate.seen_ns);
     }
-    error = AreFew(*candidates) ? ErrorOf(sight) : kLookedAtCloser;
+    error = AreFew(*candidates) ? ErrorOf(sight) : kLookedAtCloserWithin;
     std::ranges::stable_sort(*candidates, {}, [](const Candidate& candidate) {
       return std::pair(candidate.ruled_out, candidate.seen_ns);
     });

@@ -165,7 +165,7 @@ TEST(StageBalanceTest, NothingIsBetterThanEqualStages) {
 TEST(RankTimesTest, SharesOfARankAddUpToTheStep) {
   const Diagnosis diagnosis = DiagnosisOf(SimulatedRun(3, 2, 27, Unchanged, /*known_work=*/true));
   ASSERT_EQ(diagnosis.ranks.size(), 6u);
-  for (const RankTime& rank : diagnosis.ranks) {
+  for (const MeasuredRankTime& rank : diagnosis.ranks) {
     const RankShares& shares = rank.shares;
     EXPECT_NEAR(shares.computing() + shares.other + shares.exchange + shares.batch_wait + shares.host +
                     shares.waiting,
