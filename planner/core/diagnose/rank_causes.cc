@@ -29,30 +29,57 @@ void AddSlowRanks(const StepReplays& replays, const PassTimes& passes, Causes& c
   }
 }
 
+// Sums over passes, nanoseconds.
+struct CoreTimes {
+  double took = 0;
+  // With a core.
+  double computed = 0;
+  // As it was foreseen; 0 where a pass is unknown.
+  double expected = 0;
+
+  void Add(const CoreTimes& other) {
+    took += other.took;
+    computed += other.computed;
+    expected += other.expected;
+  }
+};
+
+std::map<int32_t, CoreTimes> CoreTimesOfRanks(const StepReplays& replays) {
+  std::map<int32_t, CoreTimes> of_ranks;
+  replays.ForPasses([&](size_t step, size_t i, const Operation& pass) {
+    const double took = replays.NanosecondsOf(step, i);
+    of_ranks[pass.rank].Add({took, took * pass.core_share, static_cast<double>(pass.expected_ns)});
+  });
+  return of_ranks;
+}
+
+// What a pass would take on a core of its own, of what it computed. Cores that compute at the same time slow
+// each other down (memory, shared units), which ranks that take turns on one do not feel: costs that were
+// measured side by side know by how much. Costs that were measured, or fitted, while cores were shared do
+// not.
+double BesideOtherCores(const CoreTimes& times) {
+  const bool were_measured_side_by_side =
+      times.expected > times.computed && times.took > kSharedCore * times.expected;
+  return were_measured_side_by_side ? times.expected / times.computed : 1;
+}
+
 // All of them at once: who shares a core shares it with another rank as often as not.
 void AddSharedCores(const StepReplays& replays, Causes& causes) {
-  // By rank: what its passes took, and how much of it they computed.
-  std::map<int32_t, std::pair<double, double>> of_ranks;
-  replays.ForPasses([&](size_t step, size_t i, const Operation& pass) {
-    auto& [took, computed] = of_ranks[pass.rank];
-    took += replays.NanosecondsOf(step, i);
-    computed += replays.NanosecondsOf(step, i) * pass.core_share;
-  });
   Cause cause = {.kind = CauseKind::kSharedCores};
-  double took = 0, computed = 0;
-  for (const auto& [rank, times] : of_ranks) {
-    if (times.first < kSharedCore * times.second) continue;
+  CoreTimes all;
+  for (const auto& [rank, times] : CoreTimesOfRanks(replays)) {
+    if (times.took < kSharedCore * times.computed) continue;
     cause.ring.push_back(rank);
-    took += times.first;
-    computed += times.second;
+    all.Add(times);
   }
   if (cause.ring.empty()) return;
-  cause.factor = took / computed;
+  const double own_core = BesideOtherCores(all);
+  cause.factor = all.took / (own_core * all.computed);
   causes.Add(cause, [&](size_t step, size_t i, double duration) {
     if (!replays.IsPass(step, i)) return duration;
     const Operation& pass = replays.OperationOf(step, i);
     const bool shares = std::binary_search(cause.ring.begin(), cause.ring.end(), pass.rank);
-    return shares ? duration * pass.core_share : duration;
+    return shares ? duration * std::min(1.0, own_core * pass.core_share) : duration;
   });
 }
 

@@ -83,6 +83,23 @@ TEST(DiagnosedCausesTest, RanksThatAllShareCoresAreOneCause) {
   EXPECT_GT(cause->gain, 0.4);
 }
 
+// Ranks that take turns on a core compute faster than beside each other, which is what their costs say.
+TEST(DiagnosedCausesTest, RanksWithCoresOfTheirOwnAreAsFastAsTheirCostsSay) {
+  SimulatedRun run(
+      2, 2, 22,
+      [](int, const Instruction& instruction, double duration) {
+        return IsPass(instruction.op) ? 2 * duration : duration;
+      },
+      /*known_work=*/true);
+  ShareCores({0, 1, 2, 3}, 0.35, run.timeline());
+  const Diagnosis diagnosis = DiagnosisOf(run);
+  const Cause* const cause = Find(diagnosis, CauseKind::kSharedCores);
+  ASSERT_NE(cause, nullptr);
+  const double mended = DiagnosisOf(SimulatedRun(2, 2, 22, Unchanged, true)).measured_ns;
+  const double brings = 1 - mended / diagnosis.measured_ns;
+  EXPECT_NEAR(cause->gain, brings, 0.05 * brings);
+}
+
 TEST(DiagnosedCausesTest, AWrongProfileOfAStageIsNoSlowRank) {
   for (const double factor : {2.0, 0.5}) {
     const SimulatedRun run(
