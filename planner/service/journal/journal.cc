@@ -45,10 +45,12 @@ void Journal::Append(const std::string& owner, JobChange change, Committed commi
   const absl::Time now = absl::Now();
   MutexLock lock(&mutex_);
   queue_.Push(owner, {std::move(change), std::move(committed), bytes, now});
+  // Whoever is patient is written with the next group, whose time is known once it has a first change.
+  const bool begins_a_group = waiting_bytes_ == 0;
   waiting_bytes_ += bytes;
   ++progress_[job].appended;
   urgent_ = urgent_ || urgency == Urgency::kNow;
-  changed_.SignalAll();
+  if (begins_a_group || urgent_) changed_.SignalAll();
 }
 
 void Journal::Hurry() {
