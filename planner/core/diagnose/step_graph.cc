@@ -7,29 +7,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/core/diagnose/step_barriers.h"
+#include "planner/core/diagnose/step_lanes.h"
+#include "planner/core/diagnose/step_meetings.h"
 
 namespace penstock::core {
 namespace {
 
-// Operations of a rank that overlap by more than this share of the shorter one belong together.
-constexpr double kTogether = 0.3;
-// Of a step: waits shorter than this share of it are not looked into; starts closer than this are one.
-constexpr double kShortWait = 1e-3;
-constexpr double kSameStart = 2.5e-4;
 // Clocks of different ranks never agree so well by chance.
 constexpr int64_t kOneMomentNs = 100;
-// A barrier explains waits when less than this share of them is left.
-constexpr double kUnexplained = 0.5;
 // What ended so close before, relative to what was waited, is what was waited for.
 constexpr double kJustEnded = 0.02;
-
-// A pass and communication that overlap do not: one of them has an order of its own, or times are not exact.
-bool AreTogether(const Operation& one, const Operation& other) {
-  if (IsPassKind(one.kind) != IsPassKind(other.kind)) return false;
-  const int64_t overlap = std::min(one.end_ns(), other.end_ns()) - std::max(one.start_ns, other.start_ns);
-  return static_cast<double>(overlap) >
-         kTogether * static_cast<double>(std::min(one.duration_ns, other.duration_ns));
-}
 
 // What a pass brings forth for the next stage, or for the one before; its own kind when nothing.
 OperationKind SentBy(OperationKind pass) {
@@ -47,12 +35,6 @@ OperationKind SentBy(OperationKind pass) {
 bool IsReceive(OperationKind kind) {
   return kind == OperationKind::kReceiveForward || kind == OperationKind::kReceiveBackward;
 }
-
-// Operations that one rank runs together.
-struct Together {
-  std::vector<int32_t> operations;
-  int64_t end_ns = 0;
-};
 
 // What an operation of a rank follows.
 struct Before {
@@ -78,19 +60,17 @@ OperationKind ReceivedBy(OperationKind pass) {
 class StepGraphBuilder {
  public:
   StepGraphBuilder(const Timeline& timeline, const Communication& communication, const TimelineStep& step)
-      : timeline_(timeline),
-        communication_(communication),
+      : communication_(communication),
         step_(step),
         operations_(step.operations),
-        beside_passes_(RunsBesidePasses(timeline, step)) {}
+        meetings_(MeetingsOf(timeline, communication, step)),
+        lanes_(timeline, communication, step) {}
 
   absl::StatusOr<StepGraph> Build() {
     FindEnds();
-    FindMeetings();
-    AddMeetingNodes();
+    AddMeetings();
     if (step_.after.empty()) {
-      FindBatches();
-      AddBatchNodes();
+      AddLanes();
       FindBarriers();
       Connect();
     } else {
@@ -103,9 +83,9 @@ class StepGraphBuilder {
 
  private:
   const Operation& at(int32_t operation) const { return operations_[operation]; }
-  bool IsAsynchronous(int32_t operation) const {
-    return beside_passes_[operation] ||
-           (!IsPassKind(at(operation).kind) && communication_.IsAsynchronous(at(operation).name));
+  bool IsAsynchronous(int32_t operation) const { return lanes_.IsAsynchronous(operation); }
+  const Meeting& MeetingOf(int32_t operation) const {
+    return meetings_.meetings[meetings_.meeting_of[operation]];
   }
 
   void FindEnds() {
@@ -119,111 +99,57 @@ class StepGraphBuilder {
     made_.measured_ns = last - first_ns_;
   }
 
-  // By rank; those of asynchronous communication by rank and name.
-  void FindBatches() {
-    std::vector<int32_t> order(operations_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t one, int32_t other) { return at(one).start_ns < at(other).start_ns; });
-    for (const int32_t operation : order) {
-      std::vector<Together>& lane =
-          lanes_[{at(operation).rank, IsAsynchronous(operation) ? at(operation).name : -1}];
-      const bool together = !lane.empty() && !IsAsynchronous(operation) &&
-                            std::any_of(lane.back().operations.begin(), lane.back().operations.end(),
-                                        [&](int32_t other) { return AreTogether(at(operation), at(other)); });
-      if (!together) lane.emplace_back();
-      lane.back().operations.push_back(operation);
-      lane.back().end_ns = std::max(lane.back().end_ns, at(operation).end_ns());
-      ++passes_[{at(operation).rank, at(operation).kind}];
-    }
-  }
-
-  // Operations of several ranks that are one; the others alone.
-  void FindMeetings() {
-    meeting_of_.assign(operations_.size(), -1);
-    for (const MatchedTransfer& transfer : MatchTransfers(timeline_, step_)) AddTransfer(transfer);
-    std::map<int64_t, std::vector<int32_t>> collectives;
-    for (size_t i = 0; i < operations_.size(); ++i) {
-      const auto operation = static_cast<int32_t>(i);
-      if (meeting_of_[i] >= 0) continue;
-      const OperationKind kind = at(operation).kind;
-      if (IsPassKind(kind) || IsTransferKind(kind) || kind == OperationKind::kWait ||
-          kind == OperationKind::kBatchWait)
-        AddMeeting({operation});
-      else
-        collectives[communication_.KeyOf(timeline_, at(operation))].push_back(operation);
-    }
-    for (auto& [key, members] : collectives) AddMeeting(std::move(members));
-  }
-
-  // A sender that had ended before the receiver came has not waited for it.
-  void AddTransfer(const MatchedTransfer& transfer) {
-    if (at(transfer.sender).end_ns() > at(transfer.receiver).start_ns) {
-      AddMeeting({transfer.sender, transfer.receiver});
-      made_.activities.back().receiver = transfer.receiver;
-      return;
-    }
-    AddMeeting({transfer.sender});
-    made_.activities.back().receiver = transfer.receiver;
-    AddMeeting({transfer.receiver});
-    sent_before_.push_back(transfer);
-  }
-
-  void AddMeeting(std::vector<int32_t> members) {
-    int64_t last_start = INT64_MIN, first_end = INT64_MAX;
-    for (const int32_t member : members) {
-      meeting_of_[member] = static_cast<int32_t>(meetings_.size());
-      last_start = std::max(last_start, at(member).start_ns);
-      first_end = std::min(first_end, at(member).end_ns());
-    }
-    made_.activities.push_back({.operation = members.front()});
-    if (members.size() > 1 && at(members.front()).kind == OperationKind::kCollective)
-      made_.activities.back().members = members;
-    const bool only_waits = at(members.front()).kind == OperationKind::kWait;
-    made_.durations_ns.push_back(only_waits ? 0 : std::max<int64_t>(0, first_end - last_start));
-    first_ends_.push_back(std::max(first_end, last_start));
-    meetings_.push_back(std::move(members));
-  }
-
   // A node for the beginning, for each operation's arrival and each meeting.
-  void AddMeetingNodes() {
+  void AddMeetings() {
+    for (const Meeting& meeting : meetings_.meetings) AddActivityOf(meeting);
     begin_ = made_.graph.Add({}, -1);
     arrivals_.resize(operations_.size());
     before_.resize(operations_.size());
     for (size_t i = 0; i < operations_.size(); ++i)
       arrivals_[i] = made_.graph.Add({begin_}, AddHostActivity(i));
-    for (size_t i = 0; i < meetings_.size(); ++i) {
+    for (size_t i = 0; i < meetings_.meetings.size(); ++i) {
       std::vector<int32_t> arrived;
-      for (const int32_t member : meetings_[i]) arrived.push_back(arrivals_[member]);
+      for (const int32_t operation : meetings_.meetings[i].operations)
+        arrived.push_back(arrivals_[operation]);
       met_.push_back(made_.graph.Add(arrived, static_cast<int32_t>(i)));
     }
-    for (const MatchedTransfer& transfer : sent_before_)
-      made_.graph.WaitFor(met_[meeting_of_[transfer.receiver]], met_[meeting_of_[transfer.sender]]);
+    for (const MatchedTransfer& transfer : meetings_.sent_before)
+      made_.graph.WaitFor(MetIn(transfer.receiver), MetIn(transfer.sender));
   }
 
-  // And for the end of each batch.
-  void AddBatchNodes() {
-    for (auto& [lane, batches] : lanes_) {
+  void AddActivityOf(const Meeting& meeting) {
+    Activity activity = {.operation = meeting.operations.front(), .receiver = meeting.receiver};
+    const bool is_collective = at(activity.operation).kind == OperationKind::kCollective;
+    if (is_collective && meeting.operations.size() > 1) activity.members = meeting.operations;
+    made_.activities.push_back(std::move(activity));
+    made_.durations_ns.push_back(meeting.duration_ns);
+  }
+
+  int32_t MetIn(int32_t operation) const { return met_[meetings_.meeting_of[operation]]; }
+
+  // And for the end of what ranks run together.
+  void AddLanes() {
+    for (const auto& [lane, all_together] : lanes_.lanes()) {
       Before before = {.node = begin_, .end_ns = first_ns_};
-      for (const Together& batch : batches) {
+      for (const Together& together : all_together) {
         std::vector<int32_t> ends;
-        for (const int32_t operation : batch.operations) {
+        for (const int32_t operation : together.operations) {
           before_[operation] = before;
           ends.push_back(EndOf(operation));
         }
         before = {.node = made_.graph.Add(ends, -1),
-                  .end_ns = batch.end_ns,
-                  .name = at(batch.operations.back()).name};
+                  .end_ns = together.end_ns,
+                  .name = at(together.operations.back()).name};
         ends_[lane].push_back(before);
-        for (const int32_t operation : batch.operations) AddProducer(at(operation), before);
+        for (const int32_t operation : together.operations) AddProducer(at(operation), before);
       }
     }
   }
 
   // A rank may have more to do after what several do together.
   int32_t EndOf(int32_t operation) {
-    const int32_t met = met_[meeting_of_[operation]];
-    const int64_t own_ns = at(operation).end_ns() - first_ends_[meeting_of_[operation]];
+    const int32_t met = MetIn(operation);
+    const int64_t own_ns = at(operation).end_ns() - MeetingOf(operation).first_end_ns;
     if (own_ns <= 0 || IsTransferKind(at(operation).kind)) return met;
     made_.activities.push_back({.host = true, .operation = operation, .name_before = at(operation).name});
     made_.durations_ns.push_back(own_ns);
@@ -240,50 +166,12 @@ class StepGraphBuilder {
     made_.durations_ns.push_back(0);
     return static_cast<int32_t>(made_.activities.size() - 1);
   }
-  int64_t& HostTime(int32_t operation) { return made_.durations_ns[meetings_.size() + operation]; }
-  int64_t WaitOf(int32_t operation) const {
-    return std::max<int64_t>(0, at(operation).start_ns - before_[operation].end_ns);
-  }
+  int64_t& HostTime(int32_t operation) { return made_.durations_ns[meetings_.meetings.size() + operation]; }
 
-  // Operations that ranks began at once although they had ended the one before at different times.
   void FindBarriers() {
-    std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> same;
-    for (size_t i = 0; i < operations_.size(); ++i) {
-      const Operation& operation = operations_[i];
-      if (operation.kind == OperationKind::kCollective || operation.kind == OperationKind::kLocal)
-        same[{operation.name, operation.number}].push_back(static_cast<int32_t>(i));
-    }
-    released_by_.assign(operations_.size(), -1);
-    for (auto& [key, all] : same) {
-      std::sort(all.begin(), all.end(),
-                [&](int32_t one, int32_t other) { return at(one).start_ns < at(other).start_ns; });
-      const auto close = static_cast<int64_t>(kSameStart * static_cast<double>(made_.measured_ns));
-      for (size_t begin = 0; begin < all.size();) {
-        size_t end = begin + 1;
-        while (end < all.size() && at(all[end]).start_ns - at(all[end - 1]).start_ns <= close) ++end;
-        FindBarrier(all, {all.begin() + static_cast<std::ptrdiff_t>(begin),
-                          all.begin() + static_cast<ptrdiff_t>(end)});
-        begin = end;
-      }
-    }
-  }
-
-  // `began`: at once. The last to come is among all that run the operation: it may have waited for more.
-  void FindBarrier(const std::vector<int32_t>& all, const std::vector<int32_t>& began) {
-    int64_t waited = 0;
-    for (const int32_t operation : began) waited += WaitOf(operation);
-    if (static_cast<double>(waited) < kShortWait * static_cast<double>(made_.measured_ns)) return;
-    int32_t last = -1;
-    for (const int32_t operation : all) {
-      if (before_[operation].end_ns > at(began.front()).start_ns) continue;
-      if (last < 0 || before_[operation].end_ns > before_[last].end_ns) last = operation;
-    }
-    if (last < 0) return;
-    int64_t left = 0;
-    for (const int32_t operation : began)
-      left += std::max<int64_t>(0, at(operation).start_ns - before_[last].end_ns);
-    if (static_cast<double>(left) > kUnexplained * static_cast<double>(waited)) return;
-    for (const int32_t operation : began) released_by_[operation] = last;
+    std::vector<int64_t> ready_ns;
+    for (const Before& before : before_) ready_ns.push_back(before.end_ns);
+    released_by_ = ReleasedBy(step_, ready_ns, made_.measured_ns);
   }
 
   void Connect() {
@@ -295,7 +183,7 @@ class StepGraphBuilder {
         FollowAsynchronous(operation);
       else if (!IsReceive(at(operation).kind))
         FollowSerial(operation);
-      made_.activities[meetings_.size() + i].name_before = before_[operation].name;
+      made_.activities[meetings_.meetings.size() + i].name_before = before_[operation].name;
       if (IsAsynchronous(operation)) FollowWhatHasJustEnded(operation);
       const bool only_awaits = IsAsynchronous(operation) && IsReceive(at(operation).kind);
       HostTime(operation) = only_awaits ? 0 : std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
@@ -323,10 +211,10 @@ class StepGraphBuilder {
       for (const int32_t before : step_.after[i]) Follow(operation, end_of(before));
       if (released_by_[operation] >= 0) Follow(operation, before_[released_by_[operation]]);
       const bool only_waits = at(operation).kind == OperationKind::kWait || IsReceive(at(operation).kind);
-      made_.activities[meetings_.size() + i].name_before = before_[operation].name;
+      made_.activities[meetings_.meetings.size() + i].name_before = before_[operation].name;
       HostTime(operation) = only_waits ? 0 : std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
     }
-    for (const std::vector<int32_t>& meeting : meetings_) ForgetWaitsForTheLast(meeting);
+    for (const Meeting& meeting : meetings_.meetings) ForgetWaitsForTheLast(meeting.operations);
   }
 
   // Where all say that they began when the last of them had come (simulated ranks do), the others waited for
@@ -347,7 +235,7 @@ class StepGraphBuilder {
   }
 
   // Of a lane: the last that had ended when the operation began.
-  const Before* LastBefore(const std::pair<int32_t, int32_t>& lane, int64_t start_ns) const {
+  const Before* LastBefore(const Lane& lane, int64_t start_ns) const {
     const auto found = ends_.find(lane);
     if (found == ends_.end()) return nullptr;
     const std::vector<Before>& ends = found->second;
@@ -386,7 +274,7 @@ class StepGraphBuilder {
     const Operation& waiting = at(operation);
     for (auto lane = ends_.lower_bound({waiting.rank, 0});
          lane != ends_.end() && lane->first.first == waiting.rank; ++lane) {
-      const Operation& first = at(lanes_.at(lane->first).front().operations.front());
+      const Operation& first = at(lanes_.lanes().at(lane->first).front().operations.front());
       if (!IsPassKind(waiting.kind)) {
         const Before* const before = LastBefore(lane->first, waiting.start_ns);
         if (before != nullptr) Follow(operation, *before);
@@ -398,11 +286,11 @@ class StepGraphBuilder {
   }
 
   // By micro-batch where receipts say theirs; otherwise the n-th, if there is one for each pass.
-  const Before* ReceiptFor(const Operation& pass, const std::pair<int32_t, int32_t>& lane) const {
-    const std::vector<Together>& receipts = lanes_.at(lane);
+  const Before* ReceiptFor(const Operation& pass, const Lane& lane) const {
+    const std::vector<Together>& receipts = lanes_.lanes().at(lane);
     const std::vector<Before>& ends = ends_.at(lane);
     if (at(receipts.front().operations.front()).micro_batch < 0) {
-      const bool one_each = receipts.size() == passes_.at({pass.rank, pass.kind});
+      const bool one_each = receipts.size() == lanes_.CountOf(pass.rank, pass.kind);
       return one_each ? &ends[pass.number] : nullptr;
     }
     for (size_t i = 0; i < receipts.size(); ++i) {
@@ -413,29 +301,21 @@ class StepGraphBuilder {
     return nullptr;
   }
 
-  const Timeline& timeline_;
   const Communication& communication_;
   const TimelineStep& step_;
   const std::vector<Operation>& operations_;
-  const std::vector<bool> beside_passes_;
+  const StepMeetings meetings_;
+  const StepLanes lanes_;
   StepGraph made_;
   int64_t first_ns_ = 0;
   int64_t latest_ns_ = INT64_MIN;
   int32_t begin_ = 0;
-  // By rank and -1, or a name that is asynchronous.
-  std::map<std::pair<int32_t, int32_t>, std::vector<Together>> lanes_;
-  std::map<std::pair<int32_t, int32_t>, std::vector<Before>> ends_;
+  std::map<Lane, std::vector<Before>> ends_;
   // By rank, kind of what is sent, micro-batch and model stage: the end of the pass.
   std::map<std::tuple<int32_t, OperationKind, int32_t, int32_t>, Before> producers_;
-  // By rank and kind: how many.
-  std::map<std::pair<int32_t, OperationKind>, size_t> passes_;
-  std::vector<std::vector<int32_t>> meetings_;
-  std::vector<int64_t> first_ends_;
-  std::vector<MatchedTransfer> sent_before_;
   // By meeting: its node.
   std::vector<int32_t> met_;
   // By operation.
-  std::vector<int32_t> meeting_of_;
   std::vector<int32_t> arrivals_;
   std::vector<Before> before_;
   std::vector<int32_t> released_by_;
