@@ -169,13 +169,14 @@ void PrintMeasured(const MeasureFlags& flags, const MeasuredProfile& measured) {
 // Where it fails the profile stays as it was measured.
 absl::Status RehearseWith(const MeasureFlags& flags, MeasuredProfile* measured) {
   PENSTOCK_ASSIGN_OR_RETURN(const DeviceList device, flags.machine.Device());
-  std::cerr << "penstock: measured; " << flags.rehearsal + 1 << " iterations are trained with it\n";
+  std::cerr << "penstock: measured; now trained with for about as long\n";
   const absl::StatusOr<double> factor = Rehearse({.file = measured->file,
                                                   .workers = flags.machine.workers,
                                                   .threads = flags.machine.ThreadsOfEach(),
                                                   .expert = flags.expert,
                                                   .device = device,
-                                                  .iterations = flags.rehearsal});
+                                                  .iterations = flags.rehearsal,
+                                                  .time = absl::Seconds(flags.machine.seconds)});
   if (absl::IsCancelled(factor.status())) return factor.status();
   if (!factor.ok()) {
     std::cerr << "penstock: not rehearsed, so plans may be some percent too short: "
@@ -300,8 +301,8 @@ void AddMeasureCommands(CommandSet& commands, CLI::App* profile) {
   measuring->machine.AddTo(*measure);
   measure
       ->add_option("--rehearse", measuring->rehearsal,
-                   "Iterations of training with the profile, after which its times are those of ranks that "
-                   "train; 0: none, passes take what they take alone")
+                   "Iterations of training with the profile, and more until they have taken --seconds, after "
+                   "which its times are those of ranks that train; 0: none, passes take what they take alone")
       ->check(CLI::Range(0U, 1U << 10))
       ->capture_default_str();
   measure->add_option(

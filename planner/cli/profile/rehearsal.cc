@@ -31,6 +31,7 @@ constexpr double kLeastTokens = 16;
 constexpr uint64_t kSeed = 26;
 // More is no difference between training and measuring, but something else on the machine.
 constexpr double kMostFactor = 2;
+constexpr double kMostMoreIterations = 64;
 
 bool IsEncoderDecoder(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
 
@@ -67,10 +68,12 @@ absl::Status WriteSamples(const v1::ModelSpec& model, uint64_t count, const std:
   return writer->Finish();
 }
 
-UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder) {
+// Of a run of so many iterations that count, in a folder of its own in `folder`.
+UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder, const std::string& name,
+                     uint64_t iterations) {
   UpOptions up;
   up.job_id = "rehearsal";
-  up.run_dir = absl::StrCat(folder, "/run");
+  up.run_dir = absl::StrCat(folder, "/", name);
   up.dataset = absl::StrCat(folder, "/samples");
   up.profile = absl::StrCat(folder, "/profile.json");
   up.given_model = options.file.model();
@@ -78,7 +81,7 @@ UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder)
   up.threads = options.threads;
   up.global_batch = SamplesOfRank(options.file.model()) * options.workers;
   // The first one is not like the others.
-  up.iterations = options.iterations + 1;
+  up.iterations = iterations + 1;
   up.limits.max_length = options.file.model().max_sequence_length();
   up.fixed_costs = true;
   up.no_checkpoints = true;
@@ -113,6 +116,16 @@ v1::Mesh MeshOfRehearsal(const RehearsalOptions& options) {
                                                      : MakeMesh(1, options.workers, 1, 1);
 }
 
+uint64_t IterationsLeft(absl::Span<const v1::IterationSummary> iterations, absl::Duration time) {
+  double measured_ns = 0;
+  for (const v1::IterationSummary& iteration : iterations)
+    measured_ns += static_cast<double>(iteration.measured_ns());
+  const double left_ns = absl::ToDoubleNanoseconds(time) - measured_ns;
+  if (iterations.empty() || left_ns <= 0 || measured_ns <= 0) return 0;
+  const double mean_ns = measured_ns / static_cast<double>(iterations.size());
+  return static_cast<uint64_t>(std::min(kMostMoreIterations, std::ceil(left_ns / mean_ns)));
+}
+
 absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> iterations) {
   std::vector<double> ratios;
   for (const v1::IterationSummary& iteration : iterations) {
@@ -133,10 +146,15 @@ absl::StatusOr<double> Rehearse(const RehearsalOptions& options) {
   if (options.file.model().has_adapters())
     return absl::UnimplementedError("adapters alone learn, and what they adapt is not there");
   PENSTOCK_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make("penstock-rehearsal"));
-  UpOptions up = RunOptions(options, folder.path());
+  const UpOptions up = RunOptions(options, folder.path(), "first", options.iterations);
   PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(options.file, up.profile));
   PENSTOCK_RETURN_IF_ERROR(WriteSamples(options.file.model(), up.iterations * up.global_batch, up.dataset));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::IterationSummary> iterations, Train(std::move(up)));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::IterationSummary> iterations, Train(up));
+  if (const uint64_t left = IterationsLeft(iterations, options.time); left > 0) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::IterationSummary> more,
+                              Train(RunOptions(options, folder.path(), "second", left)));
+    iterations.insert(iterations.end(), more.begin(), more.end());
+  }
   return TrainingFactorOf(iterations);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/planner_service.pb.h"
@@ -25,13 +26,19 @@ struct RehearsalOptions {
   uint32_t expert = 1;
   DeviceList device;
   uint64_t iterations = 8;
+  // More of them, up to 64, until they have taken so long: a machine may be slower in one second than in
+  // another.
+  absl::Duration time = absl::ZeroDuration();
 };
 
 v1::Mesh MeshOfRehearsal(const RehearsalOptions& options);
 
-// By how much longer than planned the median of the iterations took, without the very first one. Possible
-// errors: UNAVAILABLE (none was measured; or it is more than twice, or less than half: something else has
-// disturbed one of both).
+// How many are to be run beside these, see RehearsalOptions.time.
+uint64_t IterationsLeft(absl::Span<const v1::IterationSummary> iterations, absl::Duration time);
+
+// By how much longer than planned the median of the iterations took, without the first one of each run.
+// Possible errors: UNAVAILABLE (none was measured; or it is more than twice, or less than half: something
+// else has disturbed one of both).
 absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> iterations);
 
 // The same of a run with random tokens, in samples of 16 tokens to the longest, as many of each octave.

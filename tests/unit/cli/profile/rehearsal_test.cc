@@ -42,6 +42,15 @@ TEST(Rehearsal, AFactorThatSomethingElseMustHaveMadeIsNoFactor) {
   EXPECT_TRUE(absl::IsUnavailable(TrainingFactorOf(Iterations({{100, 100}})).status()));
 }
 
+TEST(Rehearsal, GoesOnUntilItHasTakenSoLong) {
+  const auto iterations = Iterations({{100, 900}, {100, 100}, {100, 200}});
+  EXPECT_EQ(IterationsLeft(iterations, absl::Nanoseconds(1200)), 0);
+  EXPECT_EQ(IterationsLeft(iterations, absl::Nanoseconds(1201)), 1);
+  EXPECT_EQ(IterationsLeft(iterations, absl::Nanoseconds(4400)), 8);
+  EXPECT_EQ(IterationsLeft(iterations, absl::Hours(1)), 64);
+  EXPECT_EQ(IterationsLeft({}, absl::Hours(1)), 0);
+}
+
 TEST(Rehearsal, RanksAreStagesWhereThereAreLayersForThemAndDivideExpertsWhereTheProfileDoes) {
   RehearsalOptions options;
   options.file = SomeProfile();
