@@ -57,6 +57,22 @@ TEST(BoundedStepTest, EveryCostIsWithinAFactorOfTwoOfTheVersionBefore) {
   }
 }
 
+// All but the tokens at which half of the speed is reached, which is no time.
+TEST(BoundedStepTest, NoTermOfALayersTimeIsForgotten) {
+  const google::protobuf::Descriptor* const terms = v1::LayerTime::descriptor();
+  for (int i = 0; i < terms->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* const term = terms->field(i);
+    if (term->is_repeated() || term->number() == v1::LayerTime::kHalfEfficiencyTokensFieldNumber) continue;
+    v1::CostProfile before = TwoByTwo().profile();
+    v1::CostProfile revised = before;
+    const google::protobuf::Reflection& values = *v1::LayerTime::GetReflection();
+    values.SetDouble(before.mutable_layers(0)->mutable_forward(), term, 3);
+    values.SetDouble(revised.mutable_layers(0)->mutable_forward(), term, 30);
+    const v1::CostProfile step = BoundedStep(before, revised);
+    EXPECT_DOUBLE_EQ(values.GetDouble(step.layers(0).forward(), term), 3 * kMostStep) << term->name();
+  }
+}
+
 TEST(BoundedStepTest, CostsThatAreNearStayAsTheyWereFittedAndSoDoRanksThatAreSlow) {
   const v1::CostProfile before = TwoByTwo().profile();
   const v1::CostProfile revised = WithSlowRank(Slower(before, 1.9), 1, 8);
