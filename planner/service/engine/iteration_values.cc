@@ -68,6 +68,10 @@ std::vector<ReportPtr> IterationValues::reports(uint64_t iteration) const {
   return reports;
 }
 
+HeldIteration IterationValues::Held(uint64_t iteration) const {
+  return {.batch = batch(iteration), .plan = plan(iteration), .reports = reports(iteration)};
+}
+
 void IterationValues::DropReportsFrom(uint64_t iteration) {
   for (auto it = iterations_.lower_bound(iteration); it != iterations_.end(); ++it) {
     for (const auto& [rank, report] : it->second.reports) {

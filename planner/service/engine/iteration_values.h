@@ -49,6 +49,8 @@ class IterationValues {
   int64_t planning_bytes(uint64_t iteration) const;
   // By rank.
   std::vector<ReportPtr> reports(uint64_t iteration) const;
+  // All of them, as far as they are in memory.
+  HeldIteration Held(uint64_t iteration) const;
 
   // They will be run again.
   void DropReportsFrom(uint64_t iteration);

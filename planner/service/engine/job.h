@@ -23,25 +23,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/sync/sync.h"
 #include "penstock/store/v1/job_log.pb.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/service/engine/heartbeats.h"
-#include "planner/service/engine/iteration_values.h"
 #include "planner/service/engine/job_diagnoses.h"
-#include "planner/service/engine/job_services.h"
+#include "planner/service/engine/job_record.h"
 #include "planner/service/engine/program_messages.h"
 #include "planner/service/engine/program_subscription.h"
 #include "planner/service/engine/stream_readers.h"
 #include "planner/service/engine/wake_list.h"
-#include "planner/service/state/job_state.h"
 #include "planner/service/state/length_drift.h"
 #include "planner/service/state/strategy_changes.h"
 
 namespace penstock {
 
-class Job : public std::enable_shared_from_this<Job> {
+class Job {
  public:
   // A job that is registered now: its first event goes to the journal. `key`: see JobChange.
   static std::shared_ptr<Job> Register(uint64_t key, const v1::JobSpec& spec, const JobServices& services);
@@ -49,10 +46,10 @@ class Job : public std::enable_shared_from_this<Job> {
   static std::shared_ptr<Job> Recover(uint64_t key, JobState state, uint64_t events,
                                       const JobServices& services);
 
-  const std::string& id() const { return id_; }
+  const std::string& id() const { return record_.id(); }
   // As it was registered.
-  const v1::JobSpec& spec() const { return spec_; }
-  bool HasSpec(const v1::JobSpec& spec) const;
+  const v1::JobSpec& spec() const { return record_.spec(); }
+  bool HasSpec(const v1::JobSpec& spec) const { return record_.HasSpec(spec); }
 
   // Makes the planner of the job, in the pool: chooses stages where the job leaves them to the planner. Does
   // nothing when that is done, under way, or when the pool has no place now.
@@ -95,7 +92,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Journal::WhenDurable of the job.
   void WhenDurable(Journal::Durable durable, Urgency urgency = Urgency::kNow) const {
-    services_.journal->WhenDurable(key_, std::move(durable), urgency);
+    record_.WhenDurable(std::move(durable), urgency);
   }
 
   v1::JobState State() const;
@@ -132,23 +129,11 @@ class Job : public std::enable_shared_from_this<Job> {
   friend class ProgramSubscription;
   Job(uint64_t key, JobState state, uint64_t events, const JobServices& services);
 
-  // job_events.cc
-  using Committed = std::function<void(Job&)>;
-  using StoredBatches = decltype(JobChange::batches);
-  // `event`: what happened. `batches`: those that it accepts. `committed` is called when it is durable.
-  void RecordLocked(store::v1::Event event, StoredBatches batches = {}, Committed committed = nullptr,
-                    Urgency urgency = Urgency::kNow) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  JobChange ChangeLocked(const store::v1::Event& event, StoredBatches batches)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ApplyLocked(const store::v1::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Log what changed since the last look.
-  void LogNewsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   // job_preparation.cc
   // By the numbers of the strategies that they plan on; none where the job has none.
   using Planners = std::map<StrategyChanges::Numbers, std::shared_ptr<const BatchPlanner>>;
   int64_t PreparationBytes(const v1::JobSpec& spec) const;
-  absl::Status CheckPreparedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPreparedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void PreparePlanners(const PlanningTicket& ticket);
   // With revised costs, by the version of their profile and the strategies that they plan on.
   using RevisedCosts = std::pair<uint64_t, StrategyChanges::Numbers>;
@@ -187,13 +172,13 @@ class Job : public std::enable_shared_from_this<Job> {
     // All batches before it that were not planned fit.
     uint64_t checked_before = 0;
   };
-  absl::Status CheckReadersTakeStrategiesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckMayChangeLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckReadersTakeStrategiesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  absl::Status CheckMayChangeLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   v1::ChangeStrategiesResponse StrategiesNowLocked(const std::vector<uint32_t>& numbers) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Null: they hold already.
   absl::StatusOr<std::shared_ptr<WantedChange>> BeginChangeLocked(const v1::ChangeStrategiesRequest& request)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   absl::StatusOr<int64_t> AdmitChange(const WantedChange& change) const;
   void RunChange(const WantedChange& change, const PlanningTicket& ticket, const StrategiesDone& done);
   absl::StatusOr<v1::ChangeStrategiesResponse> MakeChange(const WantedChange& change,
@@ -202,7 +187,7 @@ class Job : public std::enable_shared_from_this<Job> {
                                  const PlanningTicket& ticket, PreparedChange* prepared);
   absl::Status CheckAcceptedFit(const PlanningTicket& ticket, PreparedChange* prepared);
   v1::ChangeStrategiesResponse KeepChangeLocked(const WantedChange& change, PreparedChange prepared)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void AnswerChange(v1::ChangeStrategiesResponse answer, StrategiesDone done) const;
   void EndChange();
 
@@ -226,19 +211,19 @@ class Job : public std::enable_shared_from_this<Job> {
 
     bool operator==(const NewestPlanners&) const = default;
   };
-  NewestPlanners NewestPlannersLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  NewestPlanners NewestPlannersLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Returns what planning each of them takes, bytes.
   absl::StatusOr<std::vector<int64_t>> ValidateBatches(const v1::SubmitBatchesRequest& request,
                                                        const BatchPlanner& planner) const;
   absl::Status ValidateByAllCosts(const v1::SubmitBatchesRequest& request, const NewestPlanners& planners,
                                   Submitted* submitted) const;
-  absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Room for what is kept ahead of the ranks.
-  absl::Status CheckRoomAheadLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckRoomAheadLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   absl::Status CheckMayAdmit(const v1::SubmitBatchesRequest& request) const;
   absl::Status TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known, uint64_t next) const;
   absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
 
   // job_planning.cc
   struct PlannedBatch {
@@ -248,22 +233,22 @@ class Job : public std::enable_shared_from_this<Job> {
     store::v1::IterationPlanned figures;
   };
   // The next iteration that needs a plan in memory and gets one now.
-  std::optional<uint64_t> NextToPlanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool NeedsPlanLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<uint64_t> NextToPlanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  bool NeedsPlanLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Gives the pool what needs a plan, as far as there is room.
   void PlanMore();
   void Keep(uint64_t iteration, PlanningTicketPtr ticket);
-  int64_t PlanningBytesLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t PlanningBytesLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTicket& ticket);
   // `made`: set to when the plan was made and not yet checked.
   absl::StatusOr<PlannedBatch> MakePlan(uint64_t iteration, const PlanningTicket& ticket, absl::Time* made);
   absl::StatusOr<BatchPtr> BatchOf(uint64_t iteration, const BatchPlanner& planner);
-  void KeepPlanLocked(PlannedBatch planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsDoneLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepPlanLocked(PlannedBatch planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Of an iteration that is done: who asked for its plan is told why there is none.
-  void GiveUpPlanLocked(uint64_t iteration, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveUpPlanLocked(uint64_t iteration, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
 
   // job_traces.cc
   struct PlanningTimes {
@@ -273,28 +258,27 @@ class Job : public std::enable_shared_from_this<Job> {
   };
   // Iterations, and when their batches were accepted.
   using EndedBatches = std::vector<std::pair<uint64_t, absl::Time>>;
-  absl::Time TimeOfDay() const;
   // After a restart of the planner: as if they were accepted now.
-  void TakeUpBatchesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeUpBatchesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Adds the batch to `ended` where that was not told before.
-  void NoteEndLocked(uint64_t iteration, EndedBatches& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteEndLocked(uint64_t iteration, EndedBatches& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void TellOfTry(uint64_t iteration, const PlanningTimes& times,
                  const absl::StatusOr<PlannedBatch>& planned) const;
   void TellOfFailures(const EndedBatches& batches, const absl::Status& why) const;
   void TellOfEnds(const EndedBatches& batches, const std::vector<v1::IterationSummary>& summaries) const;
 
   // job_suspects.cc
-  void SuspectUnplannedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SuspectUnplannedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   absl::Status BeginTry(uint64_t iteration, const PlanningTicket& ticket);
-  void EndTryLocked(uint64_t iteration, bool planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RecordTriesLocked(uint64_t iteration, uint32_t tries, Committed committed)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndTryLocked(uint64_t iteration, bool planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  void RecordTriesLocked(uint64_t iteration, uint32_t tries, JobRecord::Committed committed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
 
   // job_costs.cc
   // Fits costs to what was measured, once there is enough of it that is new.
   void Recalibrate();
-  std::vector<HeldIteration> MeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<BatchPtr> BatchesToPlanLocked(uint64_t from) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<HeldIteration> MeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  std::vector<BatchPtr> BatchesToPlanLocked(uint64_t from) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Whether all batches from this iteration on that wait for a plan fit by other costs. Returns the first
   // iteration whose batch was not there yet. Possible errors: those of BatchPlanner::CheckBatch.
   absl::StatusOr<uint64_t> CheckHasRoom(const BatchPlanner& planner, uint64_t from, core::StopToken stop);
@@ -309,53 +293,48 @@ class Job : public std::enable_shared_from_this<Job> {
   };
   void FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_before,
                 const PlanningTicket& ticket);
-  void EndFitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndFitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // If all batches fit by them that were measured, or wait for a plan. Possible errors: those of
   // CheckHasRoom, and of a planner with these costs.
   absl::Status KeepCosts(const core::Calibration& calibration, CostFit fit, core::StopToken stop);
-  // What planners are made from: all strategies that the job ever had, these costs, and all else as it was
-  // registered.
-  v1::JobSpec SpecLocked(const v1::CostProfile& profile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  uint64_t CostsVersionLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // No iteration from this one on has a plan, or is being planned.
-  uint64_t FirstUnplannedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t FirstUnplannedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Planners of iterations that are no longer held are of no use.
-  void ForgetPlannersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetPlannersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Iterations that have no plan yet are planned with the costs that the job was registered with again.
-  void TakeBackCostsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeBackCostsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void KeepCostsLocked(const core::Calibration& calibration, const CostFit& fit,
-                       std::shared_ptr<const BatchPlanner> planner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                       std::shared_ptr<const BatchPlanner> planner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // The planner of an iteration, with the costs and on the strategies that it is planned with.
   // Possible errors: UNAVAILABLE (not prepared yet), CANCELLED.
   absl::StatusOr<std::shared_ptr<const BatchPlanner>> PlannerOf(uint64_t iteration, core::StopToken stop);
 
   // job_workers.cc
-  absl::Status CheckStartLocked(uint64_t first_iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckStartLocked(uint64_t first_iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::string_view what)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeHeartbeatLocked(const v1::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  v1::HeartbeatResponse AnswerHeartbeatLocked(uint32_t rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ExpireWorkersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  void TakeHeartbeatLocked(const v1::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  v1::HeartbeatResponse AnswerHeartbeatLocked(uint32_t rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  void ExpireWorkersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
 
   // job_reports.cc
   absl::Status CheckReporterLocked(const v1::ReportIterationRequest& report) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Of the rank's program, of a report that may be taken; empty where it was taken before. Takes time,
   // without the lock.
   absl::StatusOr<std::vector<v1::Op>> ReportedOps(const v1::ReportIterationRequest& report);
   absl::Status CheckSentLocked(const v1::ReportIterationRequest& report) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   absl::Status KeepReportLocked(const v1::ReportIterationRequest& report, const std::vector<v1::Op>& ops)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
 
-  HeldIteration HeldLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The last that are complete, as far as they are in memory.
-  std::vector<CostedIteration> LastMeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<CostedIteration> LastMeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   void DiagnoseIfDue();
 
   // program_subscription.cc
   absl::Status CheckReaderLocked(const v1::StreamProgramsRequest& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Nothing where the plan was made with the costs of the devices, or workers compute. `planner`: with the
   // costs that the job was registered with.
   absl::StatusOr<std::vector<int64_t>> ProfileDurations(const BatchPlanner& planner, const v1::Batch& batch,
@@ -364,81 +343,60 @@ class Job : public std::enable_shared_from_this<Job> {
   ProgramSubscription::Item NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration,
                                         std::set<uint32_t>* told);
   NewTopologies NewTopologiesLocked(const PackedPlan& plan, const std::set<uint32_t>& told) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
 
   // job.cc
-  absl::Status DeletedError() const;
-  // Whether the job can be changed: it is there, and what happens to it can be written.
-  absl::Status CheckLiveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  v1::JobState StateLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  v1::JobStatus StatusLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::JobState StateLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  v1::JobStatus StatusLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
   // Has a plan made that was forgotten, or is not made again yet.
-  void WantPlanLocked(uint64_t iteration) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WantPlanLocked(uint64_t iteration) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
 
-  const uint64_t key_;
-  const v1::JobSpec spec_;
-  const std::string id_;
-  // Whose share of what jobs have in common it uses.
-  const std::string payer_;
-  const std::string serialized_spec_;
-  const JobServices services_;
+  JobRecord record_;
   WakeList readers_;
   StreamReaders stream_readers_;
   ProgramMessages messages_;
   const std::shared_ptr<JobDiagnoses> diagnoses_;
 
-  mutable Mutex mutex_;
-  JobState state_ ABSL_GUARDED_BY(mutex_);
-  // Sequence of the last event.
-  uint64_t events_ ABSL_GUARDED_BY(mutex_);
-  uint64_t snapshot_events_ ABSL_GUARDED_BY(mutex_);
-
   // What follows is not part of the events, and starts anew with the planner.
-  Heartbeats heartbeats_ ABSL_GUARDED_BY(mutex_);
-  IterationValues values_ ABSL_GUARDED_BY(mutex_);
-  LengthDrift length_drift_ ABSL_GUARDED_BY(mutex_);
+  Heartbeats heartbeats_ ABSL_GUARDED_BY(job_lock);
+  LengthDrift length_drift_ ABSL_GUARDED_BY(job_lock);
   // With the costs that the job was registered with; and the one of the strategies that hold now.
-  Planners planners_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const BatchPlanner> planner_ ABSL_GUARDED_BY(mutex_);
+  Planners planners_ ABSL_GUARDED_BY(job_lock);
+  std::shared_ptr<const BatchPlanner> planner_ ABSL_GUARDED_BY(job_lock);
   // Other strategies are being prepared.
-  std::shared_ptr<const WantedChange> changing_ ABSL_GUARDED_BY(mutex_);
-  PlanningTicketPtr change_ ABSL_GUARDED_BY(mutex_);
-  bool preparing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const WantedChange> changing_ ABSL_GUARDED_BY(job_lock);
+  PlanningTicketPtr change_ ABSL_GUARDED_BY(job_lock);
+  bool preparing_ ABSL_GUARDED_BY(job_lock) = false;
   // Why the job gets no planner.
-  absl::Status preparation_failure_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, Prepared> await_preparation_ ABSL_GUARDED_BY(mutex_);
-  uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status preparation_failure_ ABSL_GUARDED_BY(job_lock);
+  std::map<uint64_t, Prepared> await_preparation_ ABSL_GUARDED_BY(job_lock);
+  uint64_t last_waiter_ ABSL_GUARDED_BY(job_lock) = 0;
   // When the batches were accepted whose end was not told yet.
-  std::map<uint64_t, absl::Time> accepted_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, absl::Time> accepted_ ABSL_GUARDED_BY(job_lock);
   // Batches before it are durable.
-  uint64_t durable_batches_ ABSL_GUARDED_BY(mutex_);
+  uint64_t durable_batches_ ABSL_GUARDED_BY(job_lock);
   // Iterations that are being planned, or wait for the pool.
-  std::map<uint64_t, PlanningTicketPtr> planning_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, PlanningTicketPtr> planning_ ABSL_GUARDED_BY(job_lock);
   // Iterations that are planned with nothing beside them: the planner ran out of memory before.
-  std::set<uint64_t> alone_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> alone_ ABSL_GUARDED_BY(job_lock);
   // Iterations that an earlier planner left without a plan, and how many planners died in planning them.
-  std::map<uint64_t, uint32_t> suspects_ ABSL_GUARDED_BY(mutex_);
-  PlanningTicketPtr preparation_ ABSL_GUARDED_BY(mutex_);
-  RevisedPlanners revised_planners_ ABSL_GUARDED_BY(mutex_);
-  PlanningTicketPtr fitting_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, uint32_t> suspects_ ABSL_GUARDED_BY(job_lock);
+  PlanningTicketPtr preparation_ ABSL_GUARDED_BY(job_lock);
+  RevisedPlanners revised_planners_ ABSL_GUARDED_BY(job_lock);
+  PlanningTicketPtr fitting_ ABSL_GUARDED_BY(job_lock);
   // Costs were fitted to the iterations before it, or were tried to be.
-  uint64_t fitted_before_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t fitted_before_ ABSL_GUARDED_BY(job_lock) = 0;
   // That were begun; the last of them may still run.
-  int fits_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool fitting_now_ ABSL_GUARDED_BY(mutex_) = false;
+  int fits_ ABSL_GUARDED_BY(job_lock) = 0;
+  bool fitting_now_ ABSL_GUARDED_BY(job_lock) = false;
   // Iterations that somebody asked for whose plan is not in memory.
-  std::set<uint64_t> wanted_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> wanted_ ABSL_GUARDED_BY(job_lock);
   // Iterations that are done and whose plan could not be made again, and why, until that is told.
-  std::map<uint64_t, absl::Status> lost_plans_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, absl::Status> lost_plans_ ABSL_GUARDED_BY(job_lock);
   // Iterations whose plan is not yet durable, so not yet delivered.
-  std::set<uint64_t> undelivered_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> undelivered_ ABSL_GUARDED_BY(job_lock);
   // By rank: one more than the last iteration that its stream was given in this epoch.
-  std::vector<uint64_t> sent_ ABSL_GUARDED_BY(mutex_);
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  bool deleted_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string logged_failure_ ABSL_GUARDED_BY(mutex_);
-  uint64_t logged_ready_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool logged_finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<uint64_t> sent_ ABSL_GUARDED_BY(job_lock);
 };
 
 }  // namespace penstock

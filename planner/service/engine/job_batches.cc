@@ -28,7 +28,7 @@ size_t SamplesOf(const v1::Batch& batch) {
 
 absl::StatusOr<std::vector<int64_t>> Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
                                                           const BatchPlanner& planner) const {
-  const uint64_t end = spec_.training().iterations();
+  const uint64_t end = record_.spec().training().iterations();
   std::vector<int64_t> planning_bytes;
   for (int i = 0; i < request.batches_size(); ++i) {
     const v1::Batch& batch = request.batches(i);
@@ -38,14 +38,16 @@ absl::StatusOr<std::vector<int64_t>> Job::ValidateBatches(const v1::SubmitBatche
     }
     PENSTOCK_RETURN_IF_ERROR(NameBatch(planner.CheckBatch(batch, core::StopToken()), i));
     PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner.ShapeOf(batch));
-    PENSTOCK_RETURN_IF_ERROR(CheckRoom(absl::StrCat("batches[", i, "].samples"), shape, services_.room));
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckRoom(absl::StrCat("batches[", i, "].samples"), shape, record_.services().room));
     planning_bytes.push_back(core::FootprintOf(shape).planning_bytes);
   }
   return planning_bytes;
 }
 
 Job::NewestPlanners Job::NewestPlannersLocked() const {
-  const auto revised = revised_planners_.find({CostsVersionLocked(), state_.strategies().now()});
+  const auto revised =
+      revised_planners_.find({record_.CostsInEffectLocked().version(), record_.state().strategies().now()});
   return {.registered = planner_,
           .in_effect = revised == revised_planners_.end() ? nullptr : revised->second};
 }
@@ -61,15 +63,15 @@ absl::Status Job::ValidateByAllCosts(const v1::SubmitBatchesRequest& request, co
 }
 
 absl::Status Job::CheckAcceptsLocked() const {
-  PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
+  PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
   switch (StateLocked()) {
     case v1::JOB_STATE_FAILED:
       return absl::FailedPreconditionError(
-          absl::StrCat("job '", id_, "' failed: ", StatusLocked().failure()));
+          absl::StrCat("job '", record_.id(), "' failed: ", StatusLocked().failure()));
     case v1::JOB_STATE_FINISHED:
-      return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished"));
+      return absl::FailedPreconditionError(absl::StrCat("job '", record_.id(), "' is finished"));
     case v1::JOB_STATE_DRAINING:
-      return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' drains"));
+      return absl::FailedPreconditionError(absl::StrCat("job '", record_.id(), "' drains"));
     default:
       return absl::OkStatus();
   }
@@ -80,16 +82,16 @@ absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t
   size_t samples = 0;
   for (int i = static_cast<int>(known); i < request.batches_size(); ++i)
     samples += SamplesOf(request.batches(i));
-  absl::Status status = services_.quotas->CheckPlanning(payer_);
-  if (status.ok()) status = services_.quotas->TakeSamples(payer_, samples);
+  absl::Status status = record_.services().quotas->CheckPlanning(record_.payer());
+  if (status.ok()) status = record_.services().quotas->TakeSamples(record_.payer(), samples);
   return status.ok() ? status : WithRetryIteration(std::move(status), next);
 }
 
 absl::Status Job::CheckRoomAheadLocked() const {
-  const uint64_t completed = state_.progress().completed();
-  const uint64_t next = state_.admission().next_iteration();
-  const size_t bytes = values_.BatchBytesFrom(completed);
-  const size_t most = services_.memory->AheadOfOneJob();
+  const uint64_t completed = record_.state().progress().completed();
+  const uint64_t next = record_.state().admission().next_iteration();
+  const size_t bytes = record_.values().BatchBytesFrom(completed);
+  const size_t most = record_.services().memory->AheadOfOneJob();
   if (next <= completed || bytes < most) return absl::OkStatus();
   return WithRetryIteration(absl::ResourceExhaustedError(absl::StrCat(
                                 "batches ahead take ", bytes, " bytes, the limit is ", most,
@@ -100,60 +102,61 @@ absl::Status Job::CheckRoomAheadLocked() const {
 // To look at a large batch takes milliseconds, and who feeds as fast as it can is refused most of the time:
 // what refuses new batches whatever they hold is asked first. Of batches that were seen the content decides.
 absl::Status Job::CheckMayAdmit(const v1::SubmitBatchesRequest& request) const {
-  MutexLock lock(&mutex_);
+  JobLock lock(record_.mutex());
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
-  const Admission& admission = state_.admission();
+  const Admission& admission = record_.state().admission();
   const uint64_t next = admission.next_iteration();
   if (request.batches(0).iteration() != next) return absl::OkStatus();
-  PENSTOCK_RETURN_IF_ERROR(admission.CheckWindow(next + static_cast<uint64_t>(request.batches_size()) - 1,
-                                                 state_.progress().completed() + state_.window()));
+  PENSTOCK_RETURN_IF_ERROR(
+      admission.CheckWindow(next + static_cast<uint64_t>(request.batches_size()) - 1,
+                            record_.state().progress().completed() + record_.state().window()));
   PENSTOCK_RETURN_IF_ERROR(CheckRoomAheadLocked());
-  absl::Status status = services_.quotas->CheckPlanning(payer_);
-  if (status.ok()) status = services_.quotas->CheckSamples(payer_);
+  absl::Status status = record_.services().quotas->CheckPlanning(record_.payer());
+  if (status.ok()) status = record_.services().quotas->CheckSamples(record_.payer());
   return status.ok() ? status : WithRetryIteration(std::move(status), next);
 }
 
 // Takes the batches that are new.
 absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted) {
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
-  const uint64_t completed = state_.progress().completed();
-  const Admission& admission = state_.admission();
+  const uint64_t completed = record_.state().progress().completed();
+  const Admission& admission = record_.state().admission();
   const std::vector<std::string>& hashes = submitted.hashes;
   PENSTOCK_ASSIGN_OR_RETURN(const size_t known, admission.CountKnown(request.batches(0).iteration(), hashes,
-                                                                     completed + state_.window()));
+                                                                     completed + record_.state().window()));
   if (known == hashes.size()) return absl::OkStatus();
   const uint64_t next = admission.next_iteration();
   PENSTOCK_RETURN_IF_ERROR(CheckRoomAheadLocked());
   PENSTOCK_RETURN_IF_ERROR(TakeFromQuotas(request, known, next));
   if (!submitted.fit_costs_in_effect) TakeBackCostsLocked();
-  StoredBatches stored;
+  JobRecord::StoredBatches stored;
   store::v1::Event event;
   for (size_t i = known; i < hashes.size(); ++i) {
     const v1::Batch& batch = request.batches(static_cast<int>(i));
     stored.emplace_back(batch.iteration(), std::move(submitted.serialized[i]));
     event.mutable_batches_accepted()->add_hashes(hashes[i]);
-    values_.PutBatch(std::make_shared<const v1::Batch>(batch), submitted.planning_bytes[i]);
+    record_.values().PutBatch(std::make_shared<const v1::Batch>(batch), submitted.planning_bytes[i]);
     accepted_[batch.iteration()] = submitted.asked;
     length_drift_.Add(batch);
   }
   const uint64_t end = next + stored.size();
-  RecordLocked(std::move(event), std::move(stored), [end](Job& job) {
+  record_.AppendLocked(std::move(event), std::move(stored), [this, end] {
     {
-      MutexLock lock(&job.mutex_);
-      job.durable_batches_ = std::max(job.durable_batches_, end);
+      JobLock lock(record_.mutex());
+      durable_batches_ = std::max(durable_batches_, end);
     }
-    job.PlanMore();
+    PlanMore();
   });
   return absl::OkStatus();
 }
 
 absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBatchesRequest& request) {
   Submitted submitted;
-  submitted.asked = TimeOfDay();
+  submitted.asked = record_.TimeOfDay();
   PENSTOCK_RETURN_IF_ERROR(CheckMayAdmit(request));
   NewestPlanners planners;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
     planners = NewestPlannersLocked();
   }
@@ -165,11 +168,11 @@ absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBat
   }
   while (true) {
     {
-      MutexLock lock(&mutex_);
+      JobLock lock(record_.mutex());
       if (planners == NewestPlannersLocked()) {
         PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(submitted)));
         v1::SubmitBatchesResponse response;
-        response.set_next_iteration(state_.admission().next_iteration());
+        response.set_next_iteration(record_.state().admission().next_iteration());
         return response;
       }
       planners = NewestPlannersLocked();

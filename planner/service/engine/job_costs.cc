@@ -52,22 +52,15 @@ int64_t KeepWhatFits(int64_t most, std::vector<HeldIteration>& iterations) {
 
 }  // namespace
 
-v1::JobSpec Job::SpecLocked(const v1::CostProfile& profile) const {
-  v1::JobSpec spec = spec_;
-  *spec.mutable_profile() = profile;
-  *spec.mutable_strategies() = state_.spec().strategies();
-  return spec;
-}
-
 absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::PlannerOf(uint64_t iteration, core::StopToken stop) {
   StrategyChanges::Numbers strategies;
   v1::JobSpec spec;
   std::vector<v1::Topology> topologies;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
-    strategies = state_.strategies().NumbersOf(iteration);
-    const store::v1::CostsRevised* const costs = state_.CostsOf(iteration);
+    strategies = record_.state().strategies().NumbersOf(iteration);
+    const store::v1::CostsRevised* const costs = record_.state().CostsOf(iteration);
     if (costs == nullptr) {
       const auto found = planners_.find(strategies);
       if (found != planners_.end()) return found->second;
@@ -76,28 +69,28 @@ absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::PlannerOf(uint64_t iter
       if (found != revised_planners_.end()) return found->second;
     }
     // After a restart, or where costs and strategies changed at the same time.
-    spec = SpecLocked(costs == nullptr ? spec_.profile() : costs->profile());
-    topologies = state_.topologies();
+    spec = record_.SpecLocked(record_.CostsOfLocked(iteration));
+    topologies = record_.state().topologies();
   }
   const uint64_t version = spec.profile().version();
-  const bool revised = version != spec_.profile().version();
+  const bool revised = version != record_.spec().profile().version();
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> made,
-                            services_.planners->Create(spec, topologies, strategies, stop));
-  MutexLock lock(&mutex_);
+                            record_.services().planners->Create(spec, topologies, strategies, stop));
+  JobLock lock(record_.mutex());
   if (!revised) return planners_.try_emplace(strategies, std::move(made)).first->second;
   return revised_planners_.try_emplace({version, strategies}, std::move(made)).first->second;
 }
 
 uint64_t Job::FirstUnplannedLocked() const {
-  const uint64_t from = std::max(state_.planned_end(), state_.progress().completed());
+  const uint64_t from = std::max(record_.state().planned_end(), record_.state().progress().completed());
   return planning_.empty() ? from : std::max(from, planning_.rbegin()->first + 1);
 }
 
 void Job::ForgetPlannersLocked() {
-  const uint64_t first = state_.first_held();
-  const std::set<StrategyChanges::Numbers> held = state_.strategies().HeldFrom(first);
+  const uint64_t first = record_.state().first_held();
+  const std::set<StrategyChanges::Numbers> held = record_.state().strategies().HeldFrom(first);
   std::erase_if(planners_, [&](const auto& planner) { return !held.contains(planner.first); });
-  const store::v1::CostsRevised* const oldest = state_.CostsOf(first);
+  const store::v1::CostsRevised* const oldest = record_.state().CostsOf(first);
   const uint64_t version = oldest == nullptr ? 0 : oldest->profile().version();
   std::erase_if(revised_planners_, [&](const auto& planner) {
     return planner.first.first < version || !held.contains(planner.first.second);
@@ -105,16 +98,16 @@ void Job::ForgetPlannersLocked() {
 }
 
 std::vector<HeldIteration> Job::MeasuredLocked() const {
-  const uint64_t completed = state_.progress().completed();
+  const uint64_t completed = record_.state().progress().completed();
   const auto last = [completed](uint64_t count) { return completed - std::min(completed, count); };
   uint64_t from = std::max(std::min(fitted_before_, last(kLeastMeasured)), last(kMostMeasured));
   // Workers take memory for the first time in their first iteration: it says little about others.
-  if (from <= spec_.first_iteration() && completed > spec_.first_iteration() + 1)
-    from = spec_.first_iteration() + 1;
+  if (from <= record_.spec().first_iteration() && completed > record_.spec().first_iteration() + 1)
+    from = record_.spec().first_iteration() + 1;
   std::vector<HeldIteration> iterations;
   for (uint64_t iteration = from; iteration < completed; ++iteration) {
-    HeldIteration held = HeldLocked(iteration);
-    if (IsMeasured(held, state_.ranks())) iterations.push_back(std::move(held));
+    HeldIteration held = record_.values().Held(iteration);
+    if (IsMeasured(held, record_.state().ranks())) iterations.push_back(std::move(held));
   }
   return iterations;
 }
@@ -124,47 +117,45 @@ void Job::Recalibrate() {
   int64_t bytes = 0;
   uint64_t completed = 0;
   {
-    MutexLock lock(&mutex_);
-    if (spec_.fixed_costs() || planner_ == nullptr || fitting_now_ || stopped_ || deleted_ ||
-        state_.finished())
+    JobLock lock(record_.mutex());
+    if (record_.spec().fixed_costs() || planner_ == nullptr || fitting_now_ || record_.ended() ||
+        record_.state().finished())
       return;
-    if (const store::v1::CostsRevised* last = state_.LastCosts(); last != nullptr) {
+    if (const store::v1::CostsRevised* last = record_.state().LastCosts(); last != nullptr) {
       // Also those of an earlier planner.
       fitted_before_ = std::max(fitted_before_, last->measured_before());
-      fits_ = std::max(fits_, FitsWithin(last->measured_before() - spec_.first_iteration()));
+      fits_ = std::max(fits_, FitsWithin(last->measured_before() - record_.spec().first_iteration()));
     }
-    completed = state_.progress().completed();
-    fitted_before_ =
-        std::clamp(fitted_before_, spec_.first_iteration(), std::max(completed, spec_.first_iteration()));
+    completed = record_.state().progress().completed();
+    fitted_before_ = std::clamp(fitted_before_, record_.spec().first_iteration(),
+                                std::max(completed, record_.spec().first_iteration()));
     const uint64_t wanted =
         static_cast<size_t>(fits_) < std::size(kBetweenFirstFits) ? kBetweenFirstFits[fits_] : kBetweenFits;
     if (completed < fitted_before_ + wanted) return;
     iterations = MeasuredLocked();
-    bytes = KeepWhatFits(services_.room.planning_bytes, iterations);
+    bytes = KeepWhatFits(record_.services().room.planning_bytes, iterations);
     // Where the pool has no place the next report tries again.
-    if (!iterations.empty() && !services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1)) return;
+    if (!iterations.empty() && !record_.TryReserve(PlanningClass::kPreparation)) return;
     fitted_before_ = completed;
     if (iterations.empty()) return;
     ++fits_;
     fitting_now_ = true;
   }
-  PlanningTicketPtr ticket = services_.pool->Run(
-      {.kind = PlanningClass::kPreparation,
-       .owner = payer_,
-       .limit = services_.planning_limit,
-       .bytes = bytes,
-       .job = id_},
-      [self = shared_from_this(), iterations = std::move(iterations),
-       completed](const PlanningTicket& running) { self->FitCosts(iterations, completed, running); });
-  MutexLock lock(&mutex_);
+  PlanningTicketPtr ticket =
+      record_.Run(PlanningClass::kPreparation, bytes,
+                  [this, iterations = std::move(iterations), completed](const PlanningTicket& running) {
+                    FitCosts(iterations, completed, running);
+                  });
+  JobLock lock(record_.mutex());
   if (fitting_now_) fitting_ = std::move(ticket);
 }
 
 std::vector<BatchPtr> Job::BatchesToPlanLocked(uint64_t from) const {
   std::vector<BatchPtr> batches;
-  for (uint64_t iteration = std::max(from, state_.planned_end());
-       iteration < state_.admission().next_iteration(); ++iteration) {
-    if (BatchPtr batch = values_.batch(iteration); batch != nullptr) batches.push_back(std::move(batch));
+  for (uint64_t iteration = std::max(from, record_.state().planned_end());
+       iteration < record_.state().admission().next_iteration(); ++iteration) {
+    if (BatchPtr batch = record_.values().batch(iteration); batch != nullptr)
+      batches.push_back(std::move(batch));
   }
   return batches;
 }
@@ -175,9 +166,9 @@ absl::StatusOr<uint64_t> Job::CheckHasRoom(const BatchPlanner& planner, uint64_t
   std::vector<BatchPtr> batches;
   uint64_t end = 0;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     batches = BatchesToPlanLocked(from);
-    end = state_.admission().next_iteration();
+    end = record_.state().admission().next_iteration();
   }
   for (const BatchPtr& batch : batches) PENSTOCK_RETURN_IF_ERROR(planner.CheckBatch(*batch, stop));
   return end;
@@ -188,25 +179,26 @@ void Job::FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_befo
   CostFit fit = {.iterations = std::move(iterations), .measured_before = measured_before};
   v1::CostProfile in_effect;
   {
-    MutexLock lock(&mutex_);
-    fit.spec = SpecLocked(spec_.profile());
-    in_effect = state_.LastCosts() != nullptr ? state_.LastCosts()->profile() : spec_.profile();
-    fit.topologies = state_.topologies();
-    fit.strategies = state_.strategies().now();
+    JobLock lock(record_.mutex());
+    fit.spec = record_.SpecLocked(record_.spec().profile());
+    in_effect = record_.CostsInEffectLocked();
+    fit.topologies = record_.state().topologies();
+    fit.strategies = record_.state().strategies().now();
   }
-  LogDebug("costs are being fitted",
-           {{"job", id_}, {"iterations", fit.iterations.size()}, {"measured_before", measured_before}});
-  const absl::StatusOr<std::optional<core::Calibration>> fitted =
-      services_.planners->Calibrate(fit.spec, fit.topologies, in_effect, fit.iterations, ticket.stop());
+  LogDebug(
+      "costs are being fitted",
+      {{"job", record_.id()}, {"iterations", fit.iterations.size()}, {"measured_before", measured_before}});
+  const absl::StatusOr<std::optional<core::Calibration>> fitted = record_.services().planners->Calibrate(
+      fit.spec, fit.topologies, in_effect, fit.iterations, ticket.stop());
   absl::Status status = fitted.status();
   if (status.ok() && fitted->has_value()) status = KeepCosts(**fitted, std::move(fit), ticket.stop());
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     EndFitLocked();
-    if (stopped_ || deleted_ || status.ok()) return;
+    if (record_.ended() || status.ok()) return;
   }
   LogWarning("costs cannot be fitted to what was measured: plans are made with those before",
-             {{"job", id_}, {"reason", ticket.Explain(status).ToString()}});
+             {{"job", record_.id()}, {"reason", ticket.Explain(status).ToString()}});
 }
 
 void Job::EndFitLocked() {
@@ -216,17 +208,18 @@ void Job::EndFitLocked() {
 
 absl::Status Job::KeepCosts(const core::Calibration& calibration, CostFit fit, core::StopToken stop) {
   *fit.spec.mutable_profile() = calibration.profile;
-  PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<const BatchPlanner> planner,
-                            services_.planners->Create(fit.spec, fit.topologies, fit.strategies, stop));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      std::shared_ptr<const BatchPlanner> planner,
+      record_.services().planners->Create(fit.spec, fit.topologies, fit.strategies, stop));
   for (const HeldIteration& iteration : fit.iterations)
     PENSTOCK_RETURN_IF_ERROR(planner->CheckBatch(*iteration.batch, stop));
   uint64_t checked_before = 0;
   while (true) {
     PENSTOCK_ASSIGN_OR_RETURN(checked_before, CheckHasRoom(*planner, checked_before, stop));
-    MutexLock lock(&mutex_);
-    if (stopped_ || deleted_) return absl::OkStatus();
+    JobLock lock(record_.mutex());
+    if (record_.ended()) return absl::OkStatus();
     // Batches that came meanwhile have to fit, too.
-    if (state_.admission().next_iteration() > checked_before) continue;
+    if (record_.state().admission().next_iteration() > checked_before) continue;
     // As soon as others see the costs, they may be fitted anew.
     EndFitLocked();
     KeepCostsLocked(calibration, fit, std::move(planner));
@@ -237,9 +230,9 @@ absl::Status Job::KeepCosts(const core::Calibration& calibration, CostFit fit, c
 void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& fit,
                           std::shared_ptr<const BatchPlanner> planner) {
   // Nobody has looked whether what waits for a plan fits on the others with these costs.
-  if (fit.strategies != state_.strategies().now()) return;
+  if (fit.strategies != record_.state().strategies().now()) return;
   // They are of costs that are no longer in effect.
-  if (calibration.profile.version() != CostsVersionLocked() + 1) return;
+  if (calibration.profile.version() != record_.CostsInEffectLocked().version() + 1) return;
   // No iteration is planned with two versions.
   const uint64_t from = FirstUnplannedLocked();
   const uint64_t version = calibration.profile.version();
@@ -250,10 +243,10 @@ void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& f
   v1::PredictionErrors& errors = *event.mutable_costs_revised()->mutable_errors();
   errors.set_before(calibration.error_before);
   errors.set_after(calibration.error_after);
-  RecordLocked(std::move(event));
+  record_.AppendLocked(std::move(event));
   ForgetPlannersLocked();
   revised_planners_[{version, fit.strategies}] = std::move(planner);
-  LogInfo("costs revised", {{"job", id_},
+  LogInfo("costs revised", {{"job", record_.id()},
                             {"version", version},
                             {"from_iteration", from},
                             {"error_before", absl::StrFormat("%.3f", calibration.error_before)},
@@ -261,21 +254,21 @@ void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& f
 }
 
 void Job::TakeBackCostsLocked() {
-  const store::v1::CostsRevised* const last = state_.LastCosts();
+  const store::v1::CostsRevised* const last = record_.state().LastCosts();
   if (last == nullptr) return;
   const uint64_t from = FirstUnplannedLocked();
   const uint64_t version = last->profile().version() + 1;
   store::v1::Event event;
-  *event.mutable_costs_revised()->mutable_profile() = spec_.profile();
+  *event.mutable_costs_revised()->mutable_profile() = record_.spec().profile();
   event.mutable_costs_revised()->mutable_profile()->set_version(version);
   event.mutable_costs_revised()->set_from_iteration(from);
   event.mutable_costs_revised()->set_measured_before(last->measured_before());
-  RecordLocked(std::move(event));
+  record_.AppendLocked(std::move(event));
   ForgetPlannersLocked();
   LogWarning(
       "a batch does not fit by the costs that were measured: plans are made with those that the job "
       "was registered with",
-      {{"job", id_}, {"version", version}, {"from_iteration", from}});
+      {{"job", record_.id()}, {"version", version}, {"from_iteration", from}});
 }
 
 }  // namespace penstock

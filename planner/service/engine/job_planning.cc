@@ -23,18 +23,19 @@ constexpr uint64_t kPlansNeededNow = 2;
 }  // namespace
 
 bool Job::NeedsPlanLocked(uint64_t iteration) const {
-  return iteration >= state_.first_held() && iteration < durable_batches_ && !planning_.contains(iteration) &&
-         !values_.Has(iteration);
+  return iteration >= record_.state().first_held() && iteration < durable_batches_ &&
+         !planning_.contains(iteration) && !record_.values().Has(iteration);
 }
 
 std::optional<uint64_t> Job::NextToPlanLocked() const {
-  if (planner_ == nullptr || stopped_ || deleted_ || !state_.planning_failure().empty()) return std::nullopt;
+  if (planner_ == nullptr || record_.ended() || !record_.state().planning_failure().empty())
+    return std::nullopt;
   for (const uint64_t iteration : wanted_) {
     if (NeedsPlanLocked(iteration)) return iteration;
   }
-  const uint64_t completed = state_.progress().completed();
+  const uint64_t completed = record_.state().progress().completed();
   // The plan that is needed next is made whatever it takes; those after it while there is room.
-  const bool room = values_.PlanBytesFrom(completed) < services_.memory->AheadOfOneJob();
+  const bool room = record_.values().PlanBytesFrom(completed) < record_.services().memory->AheadOfOneJob();
   const uint64_t end = room ? durable_batches_ : std::min(durable_batches_, completed + 1);
   for (uint64_t iteration = completed; iteration < end; ++iteration) {
     if (NeedsPlanLocked(iteration)) return iteration;
@@ -47,20 +48,20 @@ void Job::PlanMore() {
     uint64_t iteration = 0;
     int64_t bytes = 0;
     {
-      MutexLock lock(&mutex_);
+      JobLock lock(record_.mutex());
       if (planning_.size() >= kMostInPool) return;
       const std::optional<uint64_t> next = NextToPlanLocked();
       if (!next.has_value()) return;
-      if (!services_.pool->TryReserve(PlanningClass::kJobBatch, payer_, 1)) return;  // Tick() tries again
+      if (!record_.TryReserve(PlanningClass::kJobBatch)) return;  // Tick() tries again
       iteration = *next;
       planning_[iteration] = nullptr;
       bytes = PlanningBytesLocked(iteration);
     }
-    PlanningTicketPtr ticket = services_.pool->Run(
-        {PlanningClass::kJobBatch, payer_, services_.planning_limit, bytes, id_},
-        [self = shared_from_this(), iteration, queued = TimeOfDay()](const PlanningTicket& ticket) {
-          self->PlanIteration(iteration, queued, ticket);
-        });
+    PlanningTicketPtr ticket =
+        record_.Run(PlanningClass::kJobBatch, bytes,
+                    [this, iteration, queued = record_.TimeOfDay()](const PlanningTicket& running) {
+                      PlanIteration(iteration, queued, running);
+                    });
     Keep(iteration, std::move(ticket));
   }
 }
@@ -68,21 +69,21 @@ void Job::PlanMore() {
 // So that Delete() finds it, unless it has ended.
 void Job::Keep(uint64_t iteration, PlanningTicketPtr ticket) {
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     const auto found = planning_.find(iteration);
     if (found == planning_.end()) return;
-    if (!deleted_) {
+    if (!record_.deleted()) {
       found->second = std::move(ticket);
       return;
     }
   }
-  services_.pool->Cancel(ticket);
+  record_.services().pool->Cancel(ticket);
 }
 
 int64_t Job::PlanningBytesLocked(uint64_t iteration) const {
-  const int64_t most = services_.room.planning_bytes;
+  const int64_t most = record_.services().room.planning_bytes;
   if (alone_.contains(iteration) || suspects_.contains(iteration)) return most;
-  const int64_t estimated = values_.planning_bytes(iteration);
+  const int64_t estimated = record_.values().planning_bytes(iteration);
   // After a restart: of a size that is not known before it is read.
   return estimated > 0 ? std::min(most, estimated) : most / 4;
 }
@@ -91,16 +92,17 @@ int64_t Job::PlanningBytesLocked(uint64_t iteration) const {
 // of an earlier version.
 absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration, const BatchPlanner& planner) {
   {
-    MutexLock lock(&mutex_);
-    if (BatchPtr batch = values_.batch(iteration); batch != nullptr) return batch;
+    JobLock lock(record_.mutex());
+    if (BatchPtr batch = record_.values().batch(iteration); batch != nullptr) return batch;
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string bytes, services_.store->GetBatch(key_, iteration));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string bytes,
+                            record_.services().store->GetBatch(record_.key(), iteration));
   auto batch = std::make_shared<v1::Batch>();
   if (!batch->ParseFromString(bytes)) {
     return absl::DataLossError(absl::StrCat("the stored batch of iteration ", iteration, " cannot be read"));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner.ShapeOf(*batch));
-  PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", shape, services_.room));
+  PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", shape, record_.services().room));
   return batch;
 }
 
@@ -111,8 +113,9 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
                             PlannerOf(iteration, ticket.stop()));
   PlannedBatch planned;
   PENSTOCK_ASSIGN_OR_RETURN(planned.batch, BatchOf(iteration, *planner));
-  absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner, *services_.checker, *planned.batch, ticket.stop(),
-                                                  *services_.clock, *services_.observer, made);
+  absl::StatusOr<v1::Plan> plan =
+      MakeCheckedPlan(*planner, *record_.services().checker, *planned.batch, ticket.stop(),
+                      *record_.services().clock, *record_.services().observer, made);
   if (!plan.ok()) return ticket.Explain(plan.status());
   planned.figures = FiguresOf(*plan, planner->waiting_share());
   if (WeighsNothing(*planned.batch, *plan)) planned.figures.set_loss_tokens(0);
@@ -123,7 +126,7 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
 }
 
 void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTicket& ticket) {
-  PlanningTimes times = {.queued = queued, .began = TimeOfDay()};
+  PlanningTimes times = {.queued = queued, .began = record_.TimeOfDay()};
   const absl::Status begun = BeginTry(iteration, ticket);
   absl::StatusOr<PlannedBatch> planned = begun.ok() ? MakePlan(iteration, ticket, &times.made) : begun;
   // Before anybody can be given the plan.
@@ -131,10 +134,10 @@ void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTic
   const absl::Status status = planned.status();
   EndedBatches failed;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     planning_.erase(iteration);
     EndTryLocked(iteration, status.ok());
-    if (stopped_ || deleted_) return;
+    if (record_.ended()) return;
     if (status.ok()) {
       wanted_.erase(iteration);
       KeepPlanLocked(*std::move(planned));
@@ -142,7 +145,7 @@ void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTic
       return;  // the store cannot be read now: Tick() tries again
     } else if (absl::IsResourceExhausted(ticket.status()) && alone_.insert(iteration).second) {
       return;  // the planner ran out of memory: Tick() tries again, with nothing beside it
-    } else if (IsDoneLocked(iteration)) {
+    } else if (record_.IsDoneLocked(iteration)) {
       GiveUpPlanLocked(iteration, status);
     } else {
       FailPlanningLocked(iteration, status);
@@ -156,25 +159,27 @@ void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTic
 
 void Job::KeepPlanLocked(PlannedBatch planned) {
   const uint64_t iteration = planned.plan->frame().iteration();
-  if (iteration < state_.first_held()) return;
-  const store::v1::IterationPlanned* before = state_.PlanOf(iteration);
+  if (iteration < record_.state().first_held()) return;
+  const store::v1::IterationPlanned* before = record_.state().PlanOf(iteration);
   const bool same = before != nullptr && before->content_hash() == planned.figures.content_hash();
-  if (!same && before != nullptr && IsDoneLocked(iteration)) {
+  if (!same && before != nullptr && record_.IsDoneLocked(iteration)) {
     return GiveUpPlanLocked(iteration, absl::FailedPreconditionError(
                                            "this version of the planner makes another one than was run"));
   }
   // Before it is put there: it was made because somebody waits for it.
-  const size_t most = services_.memory->OfOneJob();
-  values_.Evict(state_.progress().completed(), most - std::min(planned.plan->bytes(), most));
-  values_.PutBatch(std::move(planned.batch));
-  values_.PutPlan(std::move(planned.plan));
+  const size_t most = record_.services().memory->OfOneJob();
+  record_.values().Evict(record_.state().progress().completed(),
+                         most - std::min(planned.plan->bytes(), most));
+  record_.values().PutBatch(std::move(planned.batch));
+  record_.values().PutPlan(std::move(planned.plan));
   if (same) return;
   if (before != nullptr) {
     LogWarning("a plan was made anew with another content: the planner was upgraded",
-               {{"job", id_}, {"iteration", iteration}});
+               {{"job", record_.id()}, {"iteration", iteration}});
     // No iteration is run with two contents.
-    for (uint32_t rank = 0; rank < state_.ranks(); ++rank) {
-      if (sent_[rank] <= iteration || !state_.membership().IsHeld(rank) || state_.membership().failed())
+    for (uint32_t rank = 0; rank < record_.state().ranks(); ++rank) {
+      if (sent_[rank] <= iteration || !record_.state().membership().IsHeld(rank) ||
+          record_.state().membership().failed())
         continue;
       FailWorkerLocked(
           store::v1::FAILURE_KIND_DISAGREED, rank,
@@ -182,43 +187,42 @@ void Job::KeepPlanLocked(PlannedBatch planned) {
     }
   }
   undelivered_.insert(iteration);
-  const bool is_far_ahead = iteration > state_.progress().completed() + kPlansNeededNow;
+  const bool is_far_ahead = iteration > record_.state().progress().completed() + kPlansNeededNow;
   store::v1::Event event;
   *event.mutable_iteration_planned() = std::move(planned.figures);
-  RecordLocked(
+  record_.AppendLocked(
       std::move(event), {},
-      [iteration](Job& job) {
+      [this, iteration] {
         {
-          MutexLock lock(&job.mutex_);
-          job.undelivered_.erase(iteration);
+          JobLock lock(record_.mutex());
+          undelivered_.erase(iteration);
         }
-        job.readers_.WakeAll();
+        readers_.WakeAll();
       },
       is_far_ahead ? Urgency::kSoon : Urgency::kNow);
 }
 
-bool Job::IsDoneLocked(uint64_t iteration) const { return iteration < state_.progress().completed(); }
-
 // Whoever looks at an iteration that is done does nothing to the job.
 void Job::GiveUpPlanLocked(uint64_t iteration, const absl::Status& status) {
   wanted_.erase(iteration);
+  lost_plans_.erase(lost_plans_.begin(), lost_plans_.lower_bound(record_.state().first_held()));
   lost_plans_[iteration] =
       absl::Status(status.code(), absl::StrCat("iteration: the plan of ", iteration,
                                                ", which is done, cannot be made again: ", status.message()));
   LogWarning("the plan of an iteration that is done cannot be made again",
-             {{"job", id_}, {"iteration", iteration}, {"reason", status.ToString()}});
+             {{"job", record_.id()}, {"iteration", iteration}, {"reason", status.ToString()}});
 }
 
 void Job::FailPlanningLocked(uint64_t iteration, const absl::Status& status) {
-  if (!state_.planning_failure().empty()) return;
+  if (!record_.state().planning_failure().empty()) return;
   store::v1::Event event;
   event.mutable_planning_failed()->set_reason(
       absl::StrCat("iteration ", iteration, " cannot be planned: ", status.ToString()));
   // A job that was drained is over, whatever becomes of the batches that it had ahead.
-  Log(state_.finished() ? LogLevel::kWarning : LogLevel::kError,
-      state_.finished() ? "a batch of a finished job is given up" : "job failed",
-      {{"job", id_}, {"reason", event.planning_failed().reason()}});
-  RecordLocked(std::move(event));
+  Log(record_.state().finished() ? LogLevel::kWarning : LogLevel::kError,
+      record_.state().finished() ? "a batch of a finished job is given up" : "job failed",
+      {{"job", record_.id()}, {"reason", event.planning_failed().reason()}});
+  record_.AppendLocked(std::move(event));
 }
 
 }  // namespace penstock

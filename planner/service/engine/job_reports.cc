@@ -69,13 +69,13 @@ absl::Status CheckValidation(const v1::ReportIterationRequest& report, const Pac
 
 // A job that no worker serves may be acknowledged by its reader, with incarnation 0 and epoch 0.
 absl::Status Job::CheckReporterLocked(const v1::ReportIterationRequest& report) const {
-  PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
-  if (report.rank() >= state_.ranks()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", report.rank(), ", but job '", id_, "' has ", state_.ranks(), " ranks"));
+  PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
+  if (report.rank() >= record_.state().ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank is ", report.rank(), ", but job '", record_.id(),
+                                                   "' has ", record_.state().ranks(), " ranks"));
   }
-  if (report.incarnation() != 0 || report.epoch() != 0 || !state_.membership().empty()) {
-    return state_.membership().Check({report.rank(), report.incarnation(), report.epoch()});
+  if (report.incarnation() != 0 || report.epoch() != 0 || !record_.state().membership().empty()) {
+    return record_.state().membership().Check({report.rank(), report.incarnation(), report.epoch()});
   }
   return absl::OkStatus();
 }
@@ -83,15 +83,16 @@ absl::Status Job::CheckReporterLocked(const v1::ReportIterationRequest& report) 
 absl::StatusOr<std::vector<v1::Op>> Job::ReportedOps(const v1::ReportIterationRequest& report) {
   PackedPlanPtr plan;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     PENSTOCK_RETURN_IF_ERROR(CheckReporterLocked(report));
-    if (state_.progress().IsReported(report.rank(), report.iteration())) return std::vector<v1::Op>();
+    if (record_.state().progress().IsReported(report.rank(), report.iteration()))
+      return std::vector<v1::Op>();
     PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
-    plan = values_.plan(report.iteration());
+    plan = record_.values().plan(report.iteration());
     if (plan == nullptr) WantPlanLocked(report.iteration());
   }
   if (plan != nullptr) {
-    PENSTOCK_RETURN_IF_ERROR(CheckValidation(report, *plan, spec_.tasks_size()));
+    PENSTOCK_RETURN_IF_ERROR(CheckValidation(report, *plan, record_.spec().tasks_size()));
     return plan->Ops(static_cast<int>(report.rank()));
   }
   PlanMore();
@@ -102,7 +103,7 @@ absl::StatusOr<std::vector<v1::Op>> Job::ReportedOps(const v1::ReportIterationRe
 absl::Status Job::CheckSentLocked(const v1::ReportIterationRequest& report) const {
   const uint64_t iteration = report.iteration();
   const bool sent = report.incarnation() == 0 || iteration < sent_[report.rank()];
-  if (!sent || !state_.IsPlanned(iteration)) {
+  if (!sent || !record_.state().IsPlanned(iteration)) {
     return absl::FailedPreconditionError(
         absl::StrCat("iteration ", iteration, " was not sent to rank ", report.rank()));
   }
@@ -112,11 +113,11 @@ absl::Status Job::CheckSentLocked(const v1::ReportIterationRequest& report) cons
 absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, const std::vector<v1::Op>& ops) {
   PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
   PENSTOCK_RETURN_IF_ERROR(CheckInstructions("", report.instructions(), report.rank(), ops.size()));
-  PENSTOCK_RETURN_IF_ERROR(CheckTasks("", report.tasks(), spec_.tasks_size()));
-  values_.PutReport(report);
+  PENSTOCK_RETURN_IF_ERROR(CheckTasks("", report.tasks(), record_.spec().tasks_size()));
+  record_.values().PutReport(report);
   store::v1::Event event;
   *event.mutable_iteration_reported() = FiguresOf(ops, report);
-  RecordLocked(std::move(event), {}, nullptr, Urgency::kSoon);
+  record_.AppendLocked(std::move(event), {}, nullptr, Urgency::kSoon);
   return absl::OkStatus();
 }
 
@@ -126,28 +127,28 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
   EndedBatches ended;
   absl::Status status;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     PENSTOCK_RETURN_IF_ERROR(CheckReporterLocked(report));
-    if (state_.progress().IsReported(report.rank(), report.iteration())) return absl::OkStatus();
-    const uint64_t completed = state_.progress().completed();
+    if (record_.state().progress().IsReported(report.rank(), report.iteration())) return absl::OkStatus();
+    const uint64_t completed = record_.state().progress().completed();
     status = KeepReportLocked(report, ops);
-    if (status.ok() && state_.progress().completed() == completed) return status;
+    if (status.ok() && record_.state().progress().completed() == completed) return status;
     // Reports of the other ranks are written with the last one.
-    services_.journal->Hurry();
-    for (auto it = state_.summaries().rbegin();
-         it != state_.summaries().rend() && it->iteration() >= completed; ++it) {
+    record_.services().journal->Hurry();
+    for (auto it = record_.state().summaries().rbegin();
+         it != record_.state().summaries().rend() && it->iteration() >= completed; ++it) {
       summaries.push_back(*it);
       NoteEndLocked(it->iteration(), ended);
     }
-    const uint64_t completed_now = state_.progress().completed();
+    const uint64_t completed_now = record_.state().progress().completed();
     // Each once, as it gets old: a plan that was made anew, because somebody asked, stays while there is
     // room.
-    values_.DropRange(FirstInMemory(completed), FirstInMemory(completed_now));
-    values_.Evict(completed_now, services_.memory->OfOneJob());
+    record_.values().DropRange(FirstInMemory(completed), FirstInMemory(completed_now));
+    record_.values().Evict(completed_now, record_.services().memory->OfOneJob());
   }
   std::reverse(summaries.begin(), summaries.end());
   for (const v1::IterationSummary& summary : summaries)
-    services_.observer->OnIterationCompleted(id_, summary);
+    record_.services().observer->OnIterationCompleted(record_.id(), summary);
   TellOfEnds(ended, summaries);
   if (status.ok()) readers_.WakeAll();
   Recalibrate();
@@ -156,21 +157,15 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
   return status;
 }
 
-HeldIteration Job::HeldLocked(uint64_t iteration) const {
-  return {.batch = values_.batch(iteration),
-          .plan = values_.plan(iteration),
-          .reports = values_.reports(iteration)};
-}
-
 std::vector<CostedIteration> Job::LastMeasuredLocked() const {
   std::vector<CostedIteration> iterations;
-  const uint64_t completed = state_.progress().completed();
+  const uint64_t completed = record_.state().progress().completed();
   const uint64_t first = completed - std::min(completed, JobDiagnoses::kMostIterations);
-  for (uint64_t iteration = std::max(first, spec_.first_iteration()); iteration < completed; ++iteration) {
-    CostedIteration one = {.values = HeldLocked(iteration)};
-    if (!IsMeasured(one.values, state_.ranks())) continue;
-    const store::v1::CostsRevised* const costs = state_.CostsOf(iteration);
-    one.profile = costs == nullptr ? spec_.profile() : costs->profile();
+  for (uint64_t iteration = std::max(first, record_.spec().first_iteration()); iteration < completed;
+       ++iteration) {
+    CostedIteration one = {.values = record_.values().Held(iteration)};
+    if (!IsMeasured(one.values, record_.state().ranks())) continue;
+    one.profile = record_.CostsOfLocked(iteration);
     iterations.push_back(std::move(one));
   }
   return iterations;
@@ -180,9 +175,9 @@ void Job::DiagnoseIfDue() {
   std::vector<CostedIteration> iterations;
   uint64_t completed = 0;
   {
-    MutexLock lock(&mutex_);
-    completed = state_.progress().completed();
-    if (stopped_ || deleted_ || !diagnoses_->IsDue(completed)) return;
+    JobLock lock(record_.mutex());
+    completed = record_.state().progress().completed();
+    if (record_.ended() || !diagnoses_->IsDue(completed)) return;
     iterations = LastMeasuredLocked();
   }
   diagnoses_->Begin(completed, std::move(iterations));

@@ -48,7 +48,7 @@ bool HasTheSameTypicalSamples(const v1::PlanningOptions& planning,
 // A worker that has registered and does not read yet may have been told of fewer strategies than others of
 // its epoch: it is waited for.
 absl::Status Job::CheckReadersTakeStrategiesLocked() const {
-  const Membership& membership = state_.membership();
+  const Membership& membership = record_.state().membership();
   std::set<uint32_t> reading;
   for (const v1::StreamProgramsRequest& reader : stream_readers_.requests()) {
     if (!reader.takes_new_strategies()) {
@@ -61,7 +61,7 @@ absl::Status Job::CheckReadersTakeStrategiesLocked() const {
       reading.insert(reader.rank());
   }
   if (membership.failed()) return absl::OkStatus();
-  for (uint32_t rank = 0; rank < state_.ranks(); ++rank) {
+  for (uint32_t rank = 0; rank < record_.state().ranks(); ++rank) {
     if (!membership.IsHeld(rank) || reading.contains(rank)) continue;
     return absl::UnavailableError(absl::StrCat(membership.NameOf(rank),
                                                " does not read programs yet: it joins its epoch, or comes "
@@ -71,38 +71,40 @@ absl::Status Job::CheckReadersTakeStrategiesLocked() const {
 }
 
 absl::Status Job::CheckMayChangeLocked() const {
-  PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
-  if (spec_.strategies().empty()) {
+  PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
+  if (record_.spec().strategies().empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("job_id: job '", id_,
+        absl::StrCat("job_id: job '", record_.id(),
                      "' has no strategies, but one mesh: register it with strategies, of which one is enough "
                      "(penstock up --strategies)"));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
-  if (state_.finished()) return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished"));
+  if (record_.state().finished())
+    return absl::FailedPreconditionError(absl::StrCat("job '", record_.id(), "' is finished"));
   if (StateLocked() == v1::JOB_STATE_FAILED) {
-    return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' failed: ", StatusLocked().failure(),
-                                                      ": start its workers again first"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job '", record_.id(), "' failed: ", StatusLocked().failure(), ": start its workers again first"));
   }
   return CheckReadersTakeStrategiesLocked();
 }
 
 v1::ChangeStrategiesResponse Job::StrategiesNowLocked(const std::vector<uint32_t>& numbers) const {
   v1::ChangeStrategiesResponse response;
-  response.set_from_iteration(std::max(state_.strategies().from_iteration(), spec_.first_iteration()));
+  response.set_from_iteration(
+      std::max(record_.state().strategies().from_iteration(), record_.spec().first_iteration()));
   response.mutable_strategies()->Assign(numbers.begin(), numbers.end());
   return response;
 }
 
 absl::StatusOr<v1::ChangeStrategiesResponse> Job::StrategiesNow() const {
-  MutexLock lock(&mutex_);
-  if (deleted_) return DeletedError();
-  return StrategiesNowLocked(state_.strategies().now());
+  JobLock lock(record_.mutex());
+  if (record_.deleted()) return record_.DeletedError();
+  return StrategiesNowLocked(record_.state().strategies().now());
 }
 
 StrategyChanges::Numbers Job::StrategyNumbers() const {
-  MutexLock lock(&mutex_);
-  return state_.strategies().now();
+  JobLock lock(record_.mutex());
+  return record_.state().strategies().now();
 }
 
 absl::StatusOr<std::shared_ptr<Job::WantedChange>> Job::BeginChangeLocked(
@@ -110,13 +112,14 @@ absl::StatusOr<std::shared_ptr<Job::WantedChange>> Job::BeginChangeLocked(
   PENSTOCK_RETURN_IF_ERROR(CheckMayChangeLocked());
   auto change = std::make_shared<WantedChange>();
   change->request = request;
-  const v1::JobSpec& known = state_.spec();
+  const v1::JobSpec& known = record_.state().spec();
   WantedStrategies wanted = NumberStrategies(known.strategies(), request.strategies());
   change->answer = wanted.numbers;
   change->numbers = std::move(wanted.numbers);
   std::ranges::sort(change->numbers);
   change->numbers.erase(std::unique(change->numbers.begin(), change->numbers.end()), change->numbers.end());
-  if (change->numbers == state_.strategies().now() && HasTheSameTypicalSamples(known.planning(), request))
+  if (change->numbers == record_.state().strategies().now() &&
+      HasTheSameTypicalSamples(known.planning(), request))
     return nullptr;
   change->added = std::move(wanted.added);
   if (known.strategies_size() + static_cast<int>(change->added.size()) > core::kMostStrategies) {
@@ -126,12 +129,12 @@ absl::StatusOr<std::shared_ptr<Job::WantedChange>> Job::BeginChangeLocked(
         " in all: use some that it has had, or start the run again (penstock up --resume --strategies)"));
   }
   if (changing_ != nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("other strategies of job '", id_, "' are being prepared; try again in a moment"));
+    return absl::UnavailableError(absl::StrCat("other strategies of job '", record_.id(),
+                                               "' are being prepared; try again in a moment"));
   }
-  change->spec = SpecLocked(spec_.profile());
+  change->spec = record_.SpecLocked(record_.spec().profile());
   for (const v1::Strategy& strategy : change->added) *change->spec.add_strategies() = strategy;
-  change->topologies = state_.topologies();
+  change->topologies = record_.state().topologies();
   changing_ = change;
   return change;
 }
@@ -146,21 +149,21 @@ v1::JobSpec Job::WantedChange::SpecToChooseStages() const {
 
 // As of a registration (PlannerEngine::AdmitPreparation): what it takes, bytes.
 absl::StatusOr<int64_t> Job::AdmitChange(const WantedChange& change) const {
-  PENSTOCK_RETURN_IF_ERROR(services_.quotas->CheckPlanning(payer_));
+  PENSTOCK_RETURN_IF_ERROR(record_.services().quotas->CheckPlanning(record_.payer()));
   const v1::JobSpec choosing = change.SpecToChooseStages();
-  PENSTOCK_RETURN_IF_ERROR(services_.planners->Check(choosing));
-  const absl::StatusOr<core::PlanningShape> shape = services_.planners->ShapeOf(choosing, nullptr);
+  PENSTOCK_RETURN_IF_ERROR(record_.services().planners->Check(choosing));
+  const absl::StatusOr<core::PlanningShape> shape = record_.services().planners->ShapeOf(choosing, nullptr);
   if (shape.ok() && shape->samples > 0) {
     PENSTOCK_RETURN_IF_ERROR(
-        CheckRoom("typical_samples", *shape, {.planning_bytes = services_.room.planning_bytes}));
+        CheckRoom("typical_samples", *shape, {.planning_bytes = record_.services().room.planning_bytes}));
   }
-  if (!services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1))
+  if (!record_.TryReserve(PlanningClass::kPreparation))
     return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
   return PreparationBytes(choosing);
 }
 
 void Job::EndChange() {
-  MutexLock lock(&mutex_);
+  JobLock lock(record_.mutex());
   changing_ = nullptr;
   change_ = nullptr;
 }
@@ -169,11 +172,11 @@ PlanningTicketPtr Job::ChangeStrategies(const v1::ChangeStrategiesRequest& reque
   absl::StatusOr<std::shared_ptr<WantedChange>> begun = nullptr;
   v1::ChangeStrategiesResponse unchanged;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     begun = BeginChangeLocked(request);
     if (begun.ok() && *begun == nullptr)
-      unchanged =
-          StrategiesNowLocked(NumberStrategies(state_.spec().strategies(), request.strategies()).numbers);
+      unchanged = StrategiesNowLocked(
+          NumberStrategies(record_.state().spec().strategies(), request.strategies()).numbers);
   }
   if (!begun.ok()) {
     done(begun.status());
@@ -191,17 +194,18 @@ PlanningTicketPtr Job::ChangeStrategies(const v1::ChangeStrategiesRequest& reque
     return nullptr;
   }
   PlanningTicketPtr ticket =
-      services_.pool->Run({PlanningClass::kPreparation, payer_, services_.planning_limit, *bytes, id_},
-                          [self = shared_from_this(), change, done = std::move(done)](
-                              const PlanningTicket& running) { self->RunChange(*change, running, done); });
+      record_.Run(PlanningClass::kPreparation, *bytes,
+                  [this, change, done = std::move(done)](const PlanningTicket& running) {
+                    RunChange(*change, running, done);
+                  });
   bool deleted = false;
   {
-    MutexLock lock(&mutex_);
-    deleted = deleted_;
+    JobLock lock(record_.mutex());
+    deleted = record_.deleted();
     // Unless it has ended, and another one was begun.
     if (changing_ == change) change_ = ticket;
   }
-  if (deleted) services_.pool->Cancel(ticket);
+  if (deleted) record_.services().pool->Cancel(ticket);
   return ticket;
 }
 
@@ -232,29 +236,25 @@ absl::StatusOr<v1::ChangeStrategiesResponse> Job::MakeChange(const WantedChange&
     for (size_t i = 0; i < change.added.size(); ++i) added.push_back(static_cast<uint32_t>(known + i));
     PENSTOCK_ASSIGN_OR_RETURN(
         const std::unique_ptr<BatchPlanner> chosen,
-        services_.planners->Create(change.SpecToChooseStages(), topologies, added, ticket.stop()));
+        record_.services().planners->Create(change.SpecToChooseStages(), topologies, added, ticket.stop()));
     const std::vector<v1::Topology> stages = chosen->Topologies();
     topologies.insert(topologies.end(), stages.begin(), stages.end());
   }
   PreparedChange prepared = {
       .topologies = {topologies.begin() + static_cast<std::ptrdiff_t>(known), topologies.end()}};
-  PENSTOCK_ASSIGN_OR_RETURN(
-      prepared.planner, services_.planners->Create(change.spec, topologies, change.numbers, ticket.stop()));
+  PENSTOCK_ASSIGN_OR_RETURN(prepared.planner, record_.services().planners->Create(
+                                                  change.spec, topologies, change.numbers, ticket.stop()));
   while (true) {
     PENSTOCK_RETURN_IF_ERROR(ticket.stop().status());
     PENSTOCK_RETURN_IF_ERROR(TakeCostsInEffect(change, topologies, ticket, &prepared));
     PENSTOCK_RETURN_IF_ERROR(CheckAcceptedFit(ticket, &prepared));
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     PENSTOCK_RETURN_IF_ERROR(CheckMayChangeLocked());
-    if (CostsVersionLocked() != prepared.costs_version ||
-        state_.admission().next_iteration() > prepared.checked_before)
+    if (record_.CostsInEffectLocked().version() != prepared.costs_version ||
+        record_.state().admission().next_iteration() > prepared.checked_before)
       continue;
     return KeepChangeLocked(change, std::move(prepared));
   }
-}
-
-uint64_t Job::CostsVersionLocked() const {
-  return state_.LastCosts() != nullptr ? state_.LastCosts()->profile().version() : spec_.profile().version();
 }
 
 // A planner with the costs that the next plans are made with, where they were revised.
@@ -262,9 +262,9 @@ absl::Status Job::TakeCostsInEffect(const WantedChange& change, absl::Span<const
                                     const PlanningTicket& ticket, PreparedChange* prepared) {
   v1::JobSpec spec;
   {
-    MutexLock lock(&mutex_);
-    const uint64_t version = CostsVersionLocked();
-    const bool revised = state_.LastCosts() != nullptr;
+    JobLock lock(record_.mutex());
+    const uint64_t version = record_.CostsInEffectLocked().version();
+    const bool revised = record_.state().LastCosts() != nullptr;
     if (version == prepared->costs_version && (!revised || prepared->revised != nullptr))
       return absl::OkStatus();
     prepared->costs_version = version;
@@ -272,10 +272,10 @@ absl::Status Job::TakeCostsInEffect(const WantedChange& change, absl::Span<const
     prepared->checked_before = 0;
     if (!revised) return absl::OkStatus();
     spec = change.spec;
-    *spec.mutable_profile() = state_.LastCosts()->profile();
+    *spec.mutable_profile() = record_.state().LastCosts()->profile();
   }
-  PENSTOCK_ASSIGN_OR_RETURN(prepared->revised,
-                            services_.planners->Create(spec, topologies, change.numbers, ticket.stop()));
+  PENSTOCK_ASSIGN_OR_RETURN(prepared->revised, record_.services().planners->Create(
+                                                   spec, topologies, change.numbers, ticket.stop()));
   return absl::OkStatus();
 }
 
@@ -284,9 +284,9 @@ absl::Status Job::CheckAcceptedFit(const PlanningTicket& ticket, PreparedChange*
   uint64_t first = 0;
   uint64_t end = 0;
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     first = std::max(FirstUnplannedLocked(), prepared->checked_before);
-    end = state_.admission().next_iteration();
+    end = record_.state().admission().next_iteration();
   }
   const BatchPlanner& planner = prepared->revised != nullptr ? *prepared->revised : *prepared->planner;
   for (uint64_t iteration = first; iteration < end; ++iteration) {
@@ -313,17 +313,17 @@ v1::ChangeStrategiesResponse Job::KeepChangeLocked(const WantedChange& change, P
   changed.mutable_added_topologies()->Assign(prepared.topologies.begin(), prepared.topologies.end());
   *changed.mutable_typical_samples() = change.request.typical_samples();
   changed.set_typical_batch_size(change.request.typical_batch_size());
-  LogInfo("strategies changed", {{"job", id_},
+  LogInfo("strategies changed", {{"job", record_.id()},
                                  {"strategies", absl::StrJoin(change.numbers, ",")},
                                  {"added", change.added.size()},
                                  {"from_iteration", changed.from_iteration()}});
-  RecordLocked(std::move(event));
+  record_.AppendLocked(std::move(event));
   ForgetPlannersLocked();
   planner_ = std::move(prepared.planner);
   planners_[change.numbers] = planner_;
   if (prepared.revised != nullptr)
     revised_planners_[{prepared.costs_version, change.numbers}] = std::move(prepared.revised);
-  length_drift_.Expect(state_.spec().planning());
+  length_drift_.Expect(record_.state().spec().planning());
   return StrategiesNowLocked(change.answer);
 }
 

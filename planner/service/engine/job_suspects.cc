@@ -19,16 +19,16 @@ constexpr absl::Duration kLookAtTicket = absl::Milliseconds(20);
 }  // namespace
 
 void Job::SuspectUnplannedLocked() {
-  for (uint64_t iteration = state_.first_held(); iteration < durable_batches_; ++iteration) {
-    if (!state_.IsPlanned(iteration)) suspects_[iteration] = state_.TriesOf(iteration);
+  for (uint64_t iteration = record_.state().first_held(); iteration < durable_batches_; ++iteration) {
+    if (!record_.state().IsPlanned(iteration)) suspects_[iteration] = record_.state().TriesOf(iteration);
   }
 }
 
-void Job::RecordTriesLocked(uint64_t iteration, uint32_t tries, Committed committed) {
+void Job::RecordTriesLocked(uint64_t iteration, uint32_t tries, JobRecord::Committed committed) {
   store::v1::Event event;
   event.mutable_planning_tried()->set_iteration(iteration);
   event.mutable_planning_tried()->set_tries(tries);
-  RecordLocked(std::move(event), {}, std::move(committed));
+  record_.AppendLocked(std::move(event), {}, std::move(committed));
 }
 
 // OK once the planning of the iteration may begin. Possible errors: INTERNAL (never again), those of the
@@ -37,7 +37,7 @@ absl::Status Job::BeginTry(uint64_t iteration, const PlanningTicket& ticket) {
   if (!ticket.status().ok()) return ticket.status();
   auto durable = std::make_shared<absl::Notification>();
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     const auto suspect = suspects_.find(iteration);
     if (suspect == suspects_.end()) return absl::OkStatus();
     if (suspect->second >= kMostTries) {
@@ -46,8 +46,8 @@ absl::Status Job::BeginTry(uint64_t iteration, const PlanningTicket& ticket) {
           " planners died while they planned this batch alone, so it is not tried again: delete the "
           "job, and feed it smaller batches"));
     }
-    if (stopped_ || deleted_) return absl::CancelledError("the job ends");
-    RecordTriesLocked(iteration, suspect->second + 1, [durable](Job&) { durable->Notify(); });
+    if (record_.ended()) return absl::CancelledError("the job ends");
+    RecordTriesLocked(iteration, suspect->second + 1, [durable] { durable->Notify(); });
   }
   while (!durable->WaitForNotificationWithTimeout(kLookAtTicket)) {
     if (!ticket.status().ok()) return ticket.status();
@@ -59,10 +59,10 @@ absl::Status Job::BeginTry(uint64_t iteration, const PlanningTicket& ticket) {
 // suspect any more, and the event of the plan says so.
 void Job::EndTryLocked(uint64_t iteration, bool planned) {
   const auto suspect = suspects_.find(iteration);
-  if (suspect == suspects_.end() || deleted_) return;
+  if (suspect == suspects_.end() || record_.deleted()) return;
   if (planned) {
     suspects_.erase(suspect);
-  } else if (state_.TriesOf(iteration) > suspect->second) {
+  } else if (record_.state().TriesOf(iteration) > suspect->second) {
     RecordTriesLocked(iteration, suspect->second, nullptr);
   }
 }

@@ -7,11 +7,9 @@
 
 namespace penstock {
 
-absl::Time Job::TimeOfDay() const { return services_.clock->TimeOfDay(); }
-
 void Job::TakeUpBatchesLocked() {
-  const absl::Time now = TimeOfDay();
-  for (uint64_t iteration = state_.progress().completed(); iteration < durable_batches_; ++iteration)
+  const absl::Time now = record_.TimeOfDay();
+  for (uint64_t iteration = record_.state().progress().completed(); iteration < durable_batches_; ++iteration)
     accepted_[iteration] = now;
 }
 
@@ -26,20 +24,23 @@ void Job::TellOfTry(uint64_t iteration, const PlanningTimes& times,
                     const absl::StatusOr<PlannedBatch>& planned) const {
   // The store cannot be read now, or nobody wants the plan any more: there will be another try, or none.
   if (absl::IsUnavailable(planned.status()) || absl::IsCancelled(planned.status())) return;
-  services_.observer->OnPlanningTried({.job_id = id_,
-                                       .iteration = iteration,
-                                       .status = planned.status(),
-                                       .queued = times.queued,
-                                       .began = times.began,
-                                       .ended = TimeOfDay(),
-                                       .made = times.made,
-                                       .plan = planned.ok() ? &planned->plan->frame() : nullptr});
+  record_.services().observer->OnPlanningTried({.job_id = record_.id(),
+                                                .iteration = iteration,
+                                                .status = planned.status(),
+                                                .queued = times.queued,
+                                                .began = times.began,
+                                                .ended = record_.TimeOfDay(),
+                                                .made = times.made,
+                                                .plan = planned.ok() ? &planned->plan->frame() : nullptr});
 }
 
 void Job::TellOfFailures(const EndedBatches& batches, const absl::Status& why) const {
   for (const auto& [iteration, accepted] : batches) {
-    services_.observer->OnBatchEnded(
-        {.job_id = id_, .iteration = iteration, .accepted = accepted, .ended = TimeOfDay(), .status = why});
+    record_.services().observer->OnBatchEnded({.job_id = record_.id(),
+                                               .iteration = iteration,
+                                               .accepted = accepted,
+                                               .ended = record_.TimeOfDay(),
+                                               .status = why});
   }
 }
 
@@ -47,12 +48,12 @@ void Job::TellOfEnds(const EndedBatches& batches, const std::vector<v1::Iteratio
   for (const auto& [iteration, accepted] : batches) {
     for (const v1::IterationSummary& summary : summaries) {
       if (summary.iteration() != iteration) continue;
-      services_.observer->OnBatchEnded({.job_id = id_,
-                                        .iteration = iteration,
-                                        .accepted = accepted,
-                                        .ended = TimeOfDay(),
-                                        .status = absl::OkStatus(),
-                                        .summary = &summary});
+      record_.services().observer->OnBatchEnded({.job_id = record_.id(),
+                                                 .iteration = iteration,
+                                                 .accepted = accepted,
+                                                 .ended = record_.TimeOfDay(),
+                                                 .status = absl::OkStatus(),
+                                                 .summary = &summary});
     }
   }
 }

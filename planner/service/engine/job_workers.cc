@@ -12,52 +12,54 @@
 namespace penstock {
 
 absl::Status Job::CheckStartLocked(uint64_t first_iteration) const {
-  PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
-  if (state_.finished()) {
-    return WithFinishedJob(absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished")),
-                           state_.progress().completed());
+  PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
+  if (record_.state().finished()) {
+    return WithFinishedJob(
+        absl::FailedPreconditionError(absl::StrCat("job '", record_.id(), "' is finished")),
+        record_.state().progress().completed());
   }
-  if (!state_.planning_failure().empty()) return absl::FailedPreconditionError(state_.planning_failure());
+  if (!record_.state().planning_failure().empty())
+    return absl::FailedPreconditionError(record_.state().planning_failure());
   PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
-  if (first_iteration < spec_.first_iteration()) {
+  if (first_iteration < record_.spec().first_iteration()) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_iteration is ", first_iteration, ", but the job starts at iteration ",
-                     spec_.first_iteration(), ": give the worker the checkpoint of that iteration"));
+                     record_.spec().first_iteration(), ": give the worker the checkpoint of that iteration"));
   }
-  const uint64_t next = state_.admission().next_iteration();
-  const uint64_t total = spec_.training().iterations();
+  const uint64_t next = record_.state().admission().next_iteration();
+  const uint64_t total = record_.spec().training().iterations();
   // After a restore the feeder brings the batches up to there once the job begins there.
-  const bool may_be_ahead = state_.restored() && (total == 0 || first_iteration <= total);
+  const bool may_be_ahead = record_.state().restored() && (total == 0 || first_iteration <= total);
   if (first_iteration > next && !may_be_ahead) {
     return absl::InvalidArgumentError(absl::StrCat("first_iteration is ", first_iteration,
                                                    ", but the planner has batches only to before ", next,
                                                    ": register the job with this first_iteration"));
   }
-  if (first_iteration < state_.first_held()) {
+  if (first_iteration < record_.state().first_held()) {
     return absl::FailedPreconditionError(
         absl::StrCat("first_iteration: iteration ", first_iteration, " is no longer held, the first is ",
-                     state_.first_held(), ": resume from a later checkpoint"));
+                     record_.state().first_held(), ": resume from a later checkpoint"));
   }
   return absl::OkStatus();
 }
 
 void Job::FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::string_view what) {
-  if (state_.membership().KnowsFailureOf(rank)) return;
+  if (record_.state().membership().KnowsFailureOf(rank)) return;
   store::v1::Event event;
   event.mutable_worker_failed()->set_kind(kind);
   event.mutable_worker_failed()->set_rank(rank);
-  event.mutable_worker_failed()->set_what(absl::StrCat(state_.membership().NameOf(rank), " ", what));
-  RecordLocked(std::move(event));
+  event.mutable_worker_failed()->set_what(absl::StrCat(record_.state().membership().NameOf(rank), " ", what));
+  record_.AppendLocked(std::move(event));
 }
 
 absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::RegisterWorkerRequest& request) {
   v1::RegisterWorkerResponse response;
   // Of the epoch that this worker may open.
-  PENSTOCK_ASSIGN_OR_RETURN(std::string new_secret, services_.make_secret());
+  PENSTOCK_ASSIGN_OR_RETURN(std::string new_secret, record_.services().make_secret());
   {
-    MutexLock lock(&mutex_);
+    JobLock lock(record_.mutex());
     PENSTOCK_RETURN_IF_ERROR(CheckStartLocked(request.first_iteration()));
-    PENSTOCK_ASSIGN_OR_RETURN(const Membership::Place place, state_.membership().PlaceFor(request));
+    PENSTOCK_ASSIGN_OR_RETURN(const Membership::Place place, record_.state().membership().PlaceFor(request));
     if (!place.held) {
       store::v1::Event event;
       store::v1::WorkerRegistered* registered = event.mutable_worker_registered();
@@ -67,16 +69,17 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
       registered->set_first_iteration(request.first_iteration());
       registered->set_opens_epoch(place.opens_epoch);
       if (place.opens_epoch) registered->set_epoch_secret(std::move(new_secret));
-      RecordLocked(std::move(event));
-      heartbeats_.Join(place.rank, services_.clock->Now());
-      LogInfo("worker registered", {{"job", id_},
+      record_.AppendLocked(std::move(event));
+      if (place.opens_epoch) sent_.assign(sent_.size(), request.first_iteration());
+      heartbeats_.Join(place.rank, record_.services().clock->Now());
+      LogInfo("worker registered", {{"job", record_.id()},
                                     {"rank", place.rank},
-                                    {"epoch", state_.membership().epoch()},
+                                    {"epoch", record_.state().membership().epoch()},
                                     {"host", request.host()},
                                     {"incarnation", IncarnationDigest(request.incarnation())},
                                     {"first_iteration", request.first_iteration()}});
     }
-    if (const uint64_t first = state_.membership().first_iteration();
+    if (const uint64_t first = record_.state().membership().first_iteration();
         !place.held && request.first_iteration() != first) {
       FailWorkerLocked(
           store::v1::FAILURE_KIND_DISAGREED, place.rank,
@@ -84,14 +87,14 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
                        first, ": give every worker the same checkpoint"));
     }
     response.set_rank(place.rank);
-    response.set_epoch(state_.membership().epoch());
-    response.set_epoch_secret(state_.membership().secret());
+    response.set_epoch(record_.state().membership().epoch());
+    response.set_epoch_secret(record_.state().membership().secret());
     response.set_heartbeat_interval_ms(absl::ToInt64Milliseconds(heartbeats_.interval()));
-    const std::vector<v1::Topology>& topologies = state_.topologies();
+    const std::vector<v1::Topology>& topologies = record_.state().topologies();
     *response.mutable_topology() = topologies.front();
-    if (!spec_.strategies().empty())
+    if (!record_.spec().strategies().empty())
       response.mutable_strategies()->Assign(topologies.begin(), topologies.end());
-    *response.mutable_job() = SpecLocked(spec_.profile());
+    *response.mutable_job() = record_.SpecLocked(record_.spec().profile());
   }
   readers_.WakeAll();
   return response;
@@ -99,18 +102,18 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
 
 void Job::TakeHeartbeatLocked(const v1::HeartbeatRequest& request) {
   const uint32_t rank = request.rank();
-  heartbeats_.Hear(rank, services_.clock->Now());
-  if (rank == 0 && state_.membership().rendezvous_address().empty() &&
+  heartbeats_.Hear(rank, record_.services().clock->Now());
+  if (rank == 0 && record_.state().membership().rendezvous_address().empty() &&
       !request.rendezvous_address().empty()) {
     store::v1::Event event;
     event.mutable_rendezvous_opened()->set_address(request.rendezvous_address());
-    RecordLocked(std::move(event));
+    record_.AppendLocked(std::move(event));
   }
-  if (state_.finished()) {
+  if (record_.state().finished()) {
     if (!request.leaving()) return;
     store::v1::Event event;
     event.mutable_worker_left()->set_rank(rank);
-    RecordLocked(std::move(event));
+    record_.AppendLocked(std::move(event));
   } else if (!request.failure().empty()) {
     FailWorkerLocked(store::v1::FAILURE_KIND_REPORTED, rank,
                      absl::StrCat("reported: ", request.failure().substr(0, Membership::kMaxFailureBytes)));
@@ -120,14 +123,14 @@ void Job::TakeHeartbeatLocked(const v1::HeartbeatRequest& request) {
 }
 
 v1::HeartbeatResponse Job::AnswerHeartbeatLocked(uint32_t rank) {
-  const Membership& membership = state_.membership();
+  const Membership& membership = record_.state().membership();
   v1::HeartbeatResponse response;
-  if (state_.finished()) {
+  if (record_.state().finished()) {
     response.set_state(v1::EPOCH_STATE_FINISHED);
-  } else if (!state_.failure().empty()) {
+  } else if (!record_.state().failure().empty()) {
     heartbeats_.TellFailure(rank);
     response.set_state(v1::EPOCH_STATE_FAILED);
-    response.set_failure(state_.failure());
+    response.set_failure(record_.state().failure());
   } else if (membership.ready()) {
     response.set_state(v1::EPOCH_STATE_READY);
     for (std::string& host : membership.hosts()) response.add_hosts(std::move(host));
@@ -142,13 +145,13 @@ absl::StatusOr<v1::HeartbeatResponse> Job::Heartbeat(const v1::HeartbeatRequest&
   v1::HeartbeatResponse response;
   bool failed_now = false;
   {
-    MutexLock lock(&mutex_);
-    if (deleted_) return DeletedError();
+    JobLock lock(record_.mutex());
+    if (record_.deleted()) return record_.DeletedError();
     PENSTOCK_RETURN_IF_ERROR(
-        state_.membership().Check({request.rank(), request.incarnation(), request.epoch()}));
-    const bool failed_before = state_.membership().failed();
+        record_.state().membership().Check({request.rank(), request.incarnation(), request.epoch()}));
+    const bool failed_before = record_.state().membership().failed();
     TakeHeartbeatLocked(request);
-    failed_now = state_.membership().failed() && !failed_before;
+    failed_now = record_.state().membership().failed() && !failed_before;
     response = AnswerHeartbeatLocked(request.rank());
   }
   if (failed_now) readers_.WakeAll();
@@ -156,15 +159,15 @@ absl::StatusOr<v1::HeartbeatResponse> Job::Heartbeat(const v1::HeartbeatRequest&
 }
 
 void Job::ExcuseSilence(absl::Duration gap) {
-  MutexLock lock(&mutex_);
-  heartbeats_.Excuse(gap, services_.clock->Now());
+  JobLock lock(record_.mutex());
+  heartbeats_.Excuse(gap, record_.services().clock->Now());
 }
 
 void Job::ExpireWorkersLocked() {
-  if (state_.finished() || !state_.planning_failure().empty()) return;
-  const absl::Time now = services_.clock->Now();
-  for (uint32_t rank = 0; rank < state_.ranks(); ++rank) {
-    if (!state_.membership().IsHeld(rank) || !heartbeats_.IsLost(rank, now)) continue;
+  if (record_.state().finished() || !record_.state().planning_failure().empty()) return;
+  const absl::Time now = record_.services().clock->Now();
+  for (uint32_t rank = 0; rank < record_.state().ranks(); ++rank) {
+    if (!record_.state().membership().IsHeld(rank) || !heartbeats_.IsLost(rank, now)) continue;
     FailWorkerLocked(store::v1::FAILURE_KIND_LOST, rank,
                      absl::StrFormat("was lost: no heartbeat for %.1f s",
                                      absl::ToDoubleSeconds(heartbeats_.Silence(rank, now))));

@@ -22,7 +22,8 @@ ProgramMessages::Reader ReaderOf(const v1::StreamProgramsRequest& request) {
 
 std::unique_ptr<ProgramSubscription> Job::Subscribe(const v1::StreamProgramsRequest& request,
                                                     WakeList::Wake wake) {
-  return std::make_unique<ProgramSubscription>(shared_from_this(), request, std::move(wake));
+  return std::make_unique<ProgramSubscription>(std::static_pointer_cast<Job>(record_.KeepJob()), request,
+                                               std::move(wake));
 }
 
 ProgramSubscription::ProgramSubscription(std::shared_ptr<Job> job, const v1::StreamProgramsRequest& request,
@@ -47,37 +48,39 @@ ProgramSubscription::Item ProgramSubscription::Next() {
 }
 
 absl::Status Job::CheckReaderLocked(const v1::StreamProgramsRequest& request) const {
-  if (deleted_) return DeletedError();
-  if (request.rank() >= state_.ranks()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", request.rank(), ", but job '", id_, "' has ", state_.ranks(), " ranks"));
+  if (record_.deleted()) return record_.DeletedError();
+  if (request.rank() >= record_.state().ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank is ", request.rank(), ", but job '", record_.id(),
+                                                   "' has ", record_.state().ranks(), " ranks"));
   }
-  if (stopped_) return absl::UnavailableError("the planner stops; try again");
+  if (record_.stopped()) return JobRecord::StoppedError();
   // A worker may have left a finished job while its stream is open.
-  if (state_.finished()) return absl::OkStatus();
+  if (record_.state().finished()) return absl::OkStatus();
   if (request.incarnation() != 0 || request.epoch() != 0) {
     PENSTOCK_RETURN_IF_ERROR(
-        state_.membership().Check({request.rank(), request.incarnation(), request.epoch()}));
-    if (state_.membership().failed()) return absl::FailedPreconditionError(state_.membership().failure());
+        record_.state().membership().Check({request.rank(), request.incarnation(), request.epoch()}));
+    if (record_.state().membership().failed())
+      return absl::FailedPreconditionError(record_.state().membership().failure());
   }
   if (!preparation_failure_.ok()) return preparation_failure_;
-  if (!state_.planning_failure().empty()) return absl::FailedPreconditionError(state_.planning_failure());
+  if (!record_.state().planning_failure().empty())
+    return absl::FailedPreconditionError(record_.state().planning_failure());
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int64_t>> Job::ProfileDurations(const BatchPlanner& planner,
                                                            const v1::Batch& batch, const PackedPlan& plan,
                                                            uint32_t rank) const {
-  const bool has_their_costs =
-      plan.frame().profile_version() == spec_.profile().version() && !planner.devices_have_other_costs();
-  if (!spec_.simulated() || has_their_costs) return std::vector<int64_t>();
+  const bool has_their_costs = plan.frame().profile_version() == record_.spec().profile().version() &&
+                               !planner.devices_have_other_costs();
+  if (!record_.spec().simulated() || has_their_costs) return std::vector<int64_t>();
   PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan of_rank, plan.PlanFor(static_cast<int>(rank)));
   return planner.Durations(batch, of_rank, rank);
 }
 
 NewTopologies Job::NewTopologiesLocked(const PackedPlan& plan, const std::set<uint32_t>& told) const {
-  const uint32_t registered = state_.strategies().registered();
-  const std::vector<v1::Topology>& all = state_.topologies();
+  const uint32_t registered = record_.state().strategies().registered();
+  const std::vector<v1::Topology>& all = record_.state().topologies();
   const auto of = [&](uint32_t strategy) -> std::optional<v1::Topology> {
     if (strategy < registered || told.contains(strategy) || strategy >= all.size()) return std::nullopt;
     return all[strategy];
@@ -93,23 +96,25 @@ NewTopologies Job::NewTopologiesLocked(const PackedPlan& plan, const std::set<ui
 
 ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration,
                                            std::set<uint32_t>* told) {
-  const absl::Time began = TimeOfDay();
+  const absl::Time began = record_.TimeOfDay();
   NewTopologies topologies;
   BatchPtr batch;
   PackedPlanPtr plan;
   std::shared_ptr<const BatchPlanner> planner;
   {
-    MutexLock lock(&mutex_);
-    const auto of_iteration = planners_.find(state_.strategies().NumbersOf(iteration));
+    JobLock lock(record_.mutex());
+    const auto of_iteration = planners_.find(record_.state().strategies().NumbersOf(iteration));
     planner = of_iteration != planners_.end() ? of_iteration->second : planner_;
     if (absl::Status status = CheckReaderLocked(request); !status.ok()) return status;
-    if (state_.finished() && iteration >= state_.admission().next_iteration()) return absl::OkStatus();
-    if (iteration < state_.first_held()) {
+    if (record_.state().finished() && iteration >= record_.state().admission().next_iteration())
+      return absl::OkStatus();
+    if (iteration < record_.state().first_held()) {
       return absl::OutOfRangeError(absl::StrCat("from_iteration: iteration ", iteration,
-                                                " is no longer held, the first is ", state_.first_held()));
+                                                " is no longer held, the first is ",
+                                                record_.state().first_held()));
     }
-    const uint64_t end =
-        std::max(state_.admission().next_iteration(), state_.progress().completed() + state_.window());
+    const uint64_t end = std::max(record_.state().admission().next_iteration(),
+                                  record_.state().progress().completed() + record_.state().window());
     if (iteration > end && request.incarnation() != 0) {
       return absl::AbortedError(absl::StrCat("iteration ", iteration, " is beyond ", end,
                                              ", where this planner is: its store was restored from a backup; "
@@ -121,13 +126,13 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
                        " is beyond what this job may be given now: ask from at most ", end));
     }
     // Nothing more will come: a job that was drained may be finished and still find that a batch has no plan.
-    if (!state_.IsPlanned(iteration) && !state_.planning_failure().empty()) {
-      return absl::FailedPreconditionError(state_.planning_failure());
+    if (!record_.state().IsPlanned(iteration) && !record_.state().planning_failure().empty()) {
+      return absl::FailedPreconditionError(record_.state().planning_failure());
     }
-    if (!state_.IsPlanned(iteration) || undelivered_.contains(iteration))
+    if (!record_.state().IsPlanned(iteration) || undelivered_.contains(iteration))
       return ProgramSubscription::Pending{};
-    batch = values_.batch(iteration);
-    plan = values_.plan(iteration);
+    batch = record_.values().batch(iteration);
+    plan = record_.values().plan(iteration);
     if (plan == nullptr || batch == nullptr) {
       WantPlanLocked(iteration);
     } else {
@@ -146,12 +151,12 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
   if (!message.ok()) return message.status();
   if (topologies.of_plan.has_value()) told->insert(plan->frame().strategy());
   if (topologies.of_validation.has_value()) told->insert(plan->validation()->frame().strategy());
-  services_.observer->OnDelivered({.job_id = id_,
-                                   .iteration = iteration,
-                                   .rank = request.rank(),
-                                   .began = began,
-                                   .ended = TimeOfDay(),
-                                   .bytes = (*message)->size()});
+  record_.services().observer->OnDelivered({.job_id = record_.id(),
+                                            .iteration = iteration,
+                                            .rank = request.rank(),
+                                            .began = began,
+                                            .ended = record_.TimeOfDay(),
+                                            .bytes = (*message)->size()});
   return *std::move(message);
 }
 
