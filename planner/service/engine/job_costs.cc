@@ -1,4 +1,5 @@
-// Job: costs that follow what its ranks measure.
+#include "planner/service/engine/job_costs.h"
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -6,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
-#include "planner/service/engine/job.h"
 
 namespace penstock {
 namespace {
@@ -52,52 +52,7 @@ int64_t KeepWhatFits(int64_t most, std::vector<HeldIteration>& iterations) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::PlannerOf(uint64_t iteration, core::StopToken stop) {
-  StrategyChanges::Numbers strategies;
-  v1::JobSpec spec;
-  std::vector<v1::Topology> topologies;
-  {
-    JobLock lock(record_.mutex());
-    PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
-    strategies = record_.state().strategies().NumbersOf(iteration);
-    const store::v1::CostsRevised* const costs = record_.state().CostsOf(iteration);
-    if (costs == nullptr) {
-      const auto found = planners_.find(strategies);
-      if (found != planners_.end()) return found->second;
-    } else {
-      const auto found = revised_planners_.find({costs->profile().version(), strategies});
-      if (found != revised_planners_.end()) return found->second;
-    }
-    // After a restart, or where costs and strategies changed at the same time.
-    spec = record_.SpecLocked(record_.CostsOfLocked(iteration));
-    topologies = record_.state().topologies();
-  }
-  const uint64_t version = spec.profile().version();
-  const bool revised = version != record_.spec().profile().version();
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> made,
-                            record_.services().planners->Create(spec, topologies, strategies, stop));
-  JobLock lock(record_.mutex());
-  if (!revised) return planners_.try_emplace(strategies, std::move(made)).first->second;
-  return revised_planners_.try_emplace({version, strategies}, std::move(made)).first->second;
-}
-
-uint64_t Job::FirstUnplannedLocked() const {
-  const uint64_t from = std::max(record_.state().planned_end(), record_.state().progress().completed());
-  return planning_.empty() ? from : std::max(from, planning_.rbegin()->first + 1);
-}
-
-void Job::ForgetPlannersLocked() {
-  const uint64_t first = record_.state().first_held();
-  const std::set<StrategyChanges::Numbers> held = record_.state().strategies().HeldFrom(first);
-  std::erase_if(planners_, [&](const auto& planner) { return !held.contains(planner.first); });
-  const store::v1::CostsRevised* const oldest = record_.state().CostsOf(first);
-  const uint64_t version = oldest == nullptr ? 0 : oldest->profile().version();
-  std::erase_if(revised_planners_, [&](const auto& planner) {
-    return planner.first.first < version || !held.contains(planner.first.second);
-  });
-}
-
-std::vector<HeldIteration> Job::MeasuredLocked() const {
+std::vector<HeldIteration> JobCosts::MeasuredLocked() const {
   const uint64_t completed = record_.state().progress().completed();
   const auto last = [completed](uint64_t count) { return completed - std::min(completed, count); };
   uint64_t from = std::max(std::min(fitted_before_, last(kLeastMeasured)), last(kMostMeasured));
@@ -112,45 +67,58 @@ std::vector<HeldIteration> Job::MeasuredLocked() const {
   return iterations;
 }
 
-void Job::Recalibrate() {
-  std::vector<HeldIteration> iterations;
-  int64_t bytes = 0;
-  uint64_t completed = 0;
-  {
-    JobLock lock(record_.mutex());
-    if (record_.spec().fixed_costs() || planner_ == nullptr || fitting_now_ || record_.ended() ||
-        record_.state().finished())
-      return;
-    if (const store::v1::CostsRevised* last = record_.state().LastCosts(); last != nullptr) {
-      // Also those of an earlier planner.
-      fitted_before_ = std::max(fitted_before_, last->measured_before());
-      fits_ = std::max(fits_, FitsWithin(last->measured_before() - record_.spec().first_iteration()));
-    }
-    completed = record_.state().progress().completed();
-    fitted_before_ = std::clamp(fitted_before_, record_.spec().first_iteration(),
-                                std::max(completed, record_.spec().first_iteration()));
-    const uint64_t wanted =
-        static_cast<size_t>(fits_) < std::size(kBetweenFirstFits) ? kBetweenFirstFits[fits_] : kBetweenFits;
-    if (completed < fitted_before_ + wanted) return;
-    iterations = MeasuredLocked();
-    bytes = KeepWhatFits(record_.services().room.planning_bytes, iterations);
-    // Where the pool has no place the next report tries again.
-    if (!iterations.empty() && !record_.TryReserve(PlanningClass::kPreparation)) return;
-    fitted_before_ = completed;
-    if (iterations.empty()) return;
-    ++fits_;
-    fitting_now_ = true;
+bool JobCosts::IsDueLocked() {
+  if (record_.spec().fixed_costs() || !planners_.AreThereLocked() || fitting_ || record_.ended() ||
+      record_.state().finished())
+    return false;
+  const uint64_t begin = record_.spec().first_iteration();
+  if (const store::v1::CostsRevised* last = record_.state().LastCosts(); last != nullptr) {
+    // Also those of an earlier planner.
+    fitted_before_ = std::max(fitted_before_, last->measured_before());
+    fits_ = std::max(fits_, FitsWithin(last->measured_before() - begin));
   }
-  PlanningTicketPtr ticket =
-      record_.Run(PlanningClass::kPreparation, bytes,
-                  [this, iterations = std::move(iterations), completed](const PlanningTicket& running) {
-                    FitCosts(iterations, completed, running);
-                  });
-  JobLock lock(record_.mutex());
-  if (fitting_now_) fitting_ = std::move(ticket);
+  const uint64_t completed = record_.state().progress().completed();
+  fitted_before_ = std::clamp(fitted_before_, begin, std::max(completed, begin));
+  const uint64_t wanted =
+      static_cast<size_t>(fits_) < std::size(kBetweenFirstFits) ? kBetweenFirstFits[fits_] : kBetweenFits;
+  return completed >= fitted_before_ + wanted;
 }
 
-std::vector<BatchPtr> Job::BatchesToPlanLocked(uint64_t from) const {
+JobCosts::DueFit JobCosts::ReserveIfDue() {
+  JobLock lock(record_.mutex());
+  if (!IsDueLocked()) return {};
+  DueFit due = {.iterations = MeasuredLocked(), .measured_before = record_.state().progress().completed()};
+  due.bytes = KeepWhatFits(record_.services().room.planning_bytes, due.iterations);
+  // Where the pool has no place the next report tries again.
+  if (!due.iterations.empty() && !record_.TryReserve(PlanningClass::kPreparation)) return {};
+  fitted_before_ = due.measured_before;
+  if (due.iterations.empty()) return {};
+  ++fits_;
+  fitting_ = true;
+  return due;
+}
+
+void JobCosts::Recalibrate() {
+  DueFit due = ReserveIfDue();
+  if (due.iterations.empty()) return;
+  PlanningTicketPtr ticket =
+      record_.Run(PlanningClass::kPreparation, due.bytes,
+                  [this, iterations = std::move(due.iterations), before = due.measured_before](
+                      const PlanningTicket& running) { Run(iterations, before, running); });
+  JobLock lock(record_.mutex());
+  if (fitting_) ticket_ = std::move(ticket);
+}
+
+void JobCosts::Cancel() {
+  PlanningTicketPtr ticket;
+  {
+    JobLock lock(record_.mutex());
+    ticket = std::move(ticket_);
+  }
+  if (ticket != nullptr) record_.services().pool->Cancel(ticket);
+}
+
+std::vector<BatchPtr> JobCosts::BatchesToPlanLocked(uint64_t from) const {
   std::vector<BatchPtr> batches;
   for (uint64_t iteration = std::max(from, record_.state().planned_end());
        iteration < record_.state().admission().next_iteration(); ++iteration) {
@@ -162,7 +130,8 @@ std::vector<BatchPtr> Job::BatchesToPlanLocked(uint64_t from) const {
 
 // Costs may need more memory than those before, for rows of uneven routers: a job that trains does not end
 // for that.
-absl::StatusOr<uint64_t> Job::CheckHasRoom(const BatchPlanner& planner, uint64_t from, core::StopToken stop) {
+absl::StatusOr<uint64_t> JobCosts::CheckHasRoom(const BatchPlanner& planner, uint64_t from,
+                                                core::StopToken stop) {
   std::vector<BatchPtr> batches;
   uint64_t end = 0;
   {
@@ -174,9 +143,9 @@ absl::StatusOr<uint64_t> Job::CheckHasRoom(const BatchPlanner& planner, uint64_t
   return end;
 }
 
-void Job::FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_before,
+void JobCosts::Run(std::vector<HeldIteration> iterations, uint64_t measured_before,
                    const PlanningTicket& ticket) {
-  CostFit fit = {.iterations = std::move(iterations), .measured_before = measured_before};
+  Fit fit = {.iterations = std::move(iterations), .measured_before = measured_before};
   v1::CostProfile in_effect;
   {
     JobLock lock(record_.mutex());
@@ -191,7 +160,7 @@ void Job::FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_befo
   const absl::StatusOr<std::optional<core::Calibration>> fitted = record_.services().planners->Calibrate(
       fit.spec, fit.topologies, in_effect, fit.iterations, ticket.stop());
   absl::Status status = fitted.status();
-  if (status.ok() && fitted->has_value()) status = KeepCosts(**fitted, std::move(fit), ticket.stop());
+  if (status.ok() && fitted->has_value()) status = Keep(**fitted, std::move(fit), ticket.stop());
   {
     JobLock lock(record_.mutex());
     EndFitLocked();
@@ -201,16 +170,15 @@ void Job::FitCosts(std::vector<HeldIteration> iterations, uint64_t measured_befo
              {{"job", record_.id()}, {"reason", ticket.Explain(status).ToString()}});
 }
 
-void Job::EndFitLocked() {
-  fitting_ = nullptr;
-  fitting_now_ = false;
+void JobCosts::EndFitLocked() {
+  ticket_ = nullptr;
+  fitting_ = false;
 }
 
-absl::Status Job::KeepCosts(const core::Calibration& calibration, CostFit fit, core::StopToken stop) {
+absl::Status JobCosts::Keep(const core::Calibration& calibration, Fit fit, core::StopToken stop) {
   *fit.spec.mutable_profile() = calibration.profile;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      std::shared_ptr<const BatchPlanner> planner,
-      record_.services().planners->Create(fit.spec, fit.topologies, fit.strategies, stop));
+  PENSTOCK_ASSIGN_OR_RETURN(BatchPlannerPtr planner, record_.services().planners->Create(
+                                                         fit.spec, fit.topologies, fit.strategies, stop));
   for (const HeldIteration& iteration : fit.iterations)
     PENSTOCK_RETURN_IF_ERROR(planner->CheckBatch(*iteration.batch, stop));
   uint64_t checked_before = 0;
@@ -222,19 +190,18 @@ absl::Status Job::KeepCosts(const core::Calibration& calibration, CostFit fit, c
     if (record_.state().admission().next_iteration() > checked_before) continue;
     // As soon as others see the costs, they may be fitted anew.
     EndFitLocked();
-    KeepCostsLocked(calibration, fit, std::move(planner));
+    KeepLocked(calibration, fit, std::move(planner));
     return absl::OkStatus();
   }
 }
 
-void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& fit,
-                          std::shared_ptr<const BatchPlanner> planner) {
+void JobCosts::KeepLocked(const core::Calibration& calibration, const Fit& fit, BatchPlannerPtr planner) {
   // Nobody has looked whether what waits for a plan fits on the others with these costs.
   if (fit.strategies != record_.state().strategies().now()) return;
   // They are of costs that are no longer in effect.
   if (calibration.profile.version() != record_.CostsInEffectLocked().version() + 1) return;
   // No iteration is planned with two versions.
-  const uint64_t from = FirstUnplannedLocked();
+  const uint64_t from = planning_.FirstUnplannedLocked();
   const uint64_t version = calibration.profile.version();
   store::v1::Event event;
   *event.mutable_costs_revised()->mutable_profile() = calibration.profile;
@@ -244,8 +211,7 @@ void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& f
   errors.set_before(calibration.error_before);
   errors.set_after(calibration.error_after);
   record_.AppendLocked(std::move(event));
-  ForgetPlannersLocked();
-  revised_planners_[{version, fit.strategies}] = std::move(planner);
+  planners_.ReviseCostsLocked(version, fit.strategies, std::move(planner));
   LogInfo("costs revised", {{"job", record_.id()},
                             {"version", version},
                             {"from_iteration", from},
@@ -253,10 +219,10 @@ void Job::KeepCostsLocked(const core::Calibration& calibration, const CostFit& f
                             {"error_after", absl::StrFormat("%.3f", calibration.error_after)}});
 }
 
-void Job::TakeBackCostsLocked() {
+void JobCosts::TakeBackLocked() {
   const store::v1::CostsRevised* const last = record_.state().LastCosts();
   if (last == nullptr) return;
-  const uint64_t from = FirstUnplannedLocked();
+  const uint64_t from = planning_.FirstUnplannedLocked();
   const uint64_t version = last->profile().version() + 1;
   store::v1::Event event;
   *event.mutable_costs_revised()->mutable_profile() = record_.spec().profile();
@@ -264,7 +230,7 @@ void Job::TakeBackCostsLocked() {
   event.mutable_costs_revised()->set_from_iteration(from);
   event.mutable_costs_revised()->set_measured_before(last->measured_before());
   record_.AppendLocked(std::move(event));
-  ForgetPlannersLocked();
+  planners_.ForgetOldLocked();
   LogWarning(
       "a batch does not fit by the costs that were measured: plans are made with those that the job "
       "was registered with",

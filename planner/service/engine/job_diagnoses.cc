@@ -1,5 +1,6 @@
 #include "planner/service/engine/job_diagnoses.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/logging/logging.h"
@@ -7,6 +8,8 @@
 namespace penstock {
 namespace {
 
+// Iterations that are looked at, at most.
+constexpr uint64_t kMostIterations = 8;
 // New iterations from one diagnosis to the next, and the time between them.
 constexpr uint64_t kNewIterations = 4;
 constexpr absl::Duration kBetween = absl::Seconds(10);
@@ -22,62 +25,69 @@ int64_t BytesOf(const std::vector<CostedIteration>& iterations) {
 
 }  // namespace
 
-bool JobDiagnoses::IsDue(uint64_t completed) const {
-  MutexLock lock(&mutex_);
-  return !looks_ && !stopped_ && completed >= completed_ + kNewIterations &&
-         services_.clock->Now() - begun_ >= kBetween;
+bool JobDiagnoses::IsDueLocked() const {
+  return !looks_ && !record_.ended() &&
+         record_.state().progress().completed() >= completed_ + kNewIterations &&
+         record_.services().clock->Now() - begun_ >= kBetween;
 }
 
-void JobDiagnoses::Begin(uint64_t completed, std::vector<CostedIteration> iterations) {
-  if (iterations.empty()) return;
-  {
-    MutexLock lock(&mutex_);
-    if (looks_ || stopped_) return;
-    if (!services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1)) return;
-    looks_ = true;
-    begun_ = services_.clock->Now();
-    completed_ = completed;
+std::vector<CostedIteration> JobDiagnoses::LastMeasuredLocked() const {
+  std::vector<CostedIteration> iterations;
+  const uint64_t completed = record_.state().progress().completed();
+  const uint64_t first = completed - std::min(completed, kMostIterations);
+  for (uint64_t iteration = std::max(first, record_.spec().first_iteration()); iteration < completed;
+       ++iteration) {
+    CostedIteration one = {.values = record_.values().Held(iteration)};
+    if (!IsMeasured(one.values, record_.state().ranks())) continue;
+    one.profile = record_.CostsOfLocked(iteration);
+    iterations.push_back(std::move(one));
   }
+  return iterations;
+}
+
+std::vector<CostedIteration> JobDiagnoses::ReserveIfDue() {
+  JobLock lock(record_.mutex());
+  if (!IsDueLocked()) return {};
+  std::vector<CostedIteration> iterations = LastMeasuredLocked();
+  if (iterations.empty() || !record_.TryReserve(PlanningClass::kPreparation)) return {};
+  looks_ = true;
+  begun_ = record_.services().clock->Now();
+  completed_ = record_.state().progress().completed();
+  return iterations;
+}
+
+void JobDiagnoses::LookIfDue() {
+  std::vector<CostedIteration> iterations = ReserveIfDue();
+  if (iterations.empty()) return;
   const int64_t bytes = BytesOf(iterations);
-  PlanningTicketPtr ticket =
-      services_.pool->Run({.kind = PlanningClass::kPreparation,
-                           .owner = payer_,
-                           .limit = services_.planning_limit,
-                           .bytes = bytes,
-                           .job = job_id_},
-                          [self = shared_from_this(), iterations = std::move(iterations)](
-                              const PlanningTicket& running) { self->Look(iterations, running); });
-  MutexLock lock(&mutex_);
+  PlanningTicketPtr ticket = record_.Run(PlanningClass::kPreparation, bytes,
+                                         [this, iterations = std::move(iterations)](
+                                             const PlanningTicket& running) { Look(iterations, running); });
+  JobLock lock(record_.mutex());
   if (looks_) ticket_ = std::move(ticket);
 }
 
 void JobDiagnoses::Look(const std::vector<CostedIteration>& iterations, const PlanningTicket& ticket) {
-  absl::StatusOr<v1::JobDiagnosis> found = ticket.status().ok()
-                                               ? services_.planners->Diagnose(iterations, ticket.stop())
-                                               : absl::StatusOr<v1::JobDiagnosis>(ticket.status());
-  MutexLock lock(&mutex_);
+  absl::StatusOr<v1::JobDiagnosis> found =
+      ticket.status().ok() ? record_.services().planners->Diagnose(iterations, ticket.stop())
+                           : absl::StatusOr<v1::JobDiagnosis>(ticket.status());
+  JobLock lock(record_.mutex());
   looks_ = false;
   ticket_ = nullptr;
   if (found.ok())
     last_ = *std::move(found);
-  else if (!stopped_)
+  else if (!record_.ended())
     LogWarning("iterations cannot be diagnosed",
-               {{"job", job_id_}, {"reason", ticket.Explain(found.status()).ToString()}});
+               {{"job", record_.id()}, {"reason", ticket.Explain(found.status()).ToString()}});
 }
 
-void JobDiagnoses::Stop() {
+void JobDiagnoses::Cancel() {
   PlanningTicketPtr ticket;
   {
-    MutexLock lock(&mutex_);
-    stopped_ = true;
+    JobLock lock(record_.mutex());
     ticket = std::move(ticket_);
   }
-  if (ticket != nullptr) services_.pool->Cancel(ticket);
-}
-
-std::optional<v1::JobDiagnosis> JobDiagnoses::last() const {
-  MutexLock lock(&mutex_);
-  return last_;
+  if (ticket != nullptr) record_.services().pool->Cancel(ticket);
 }
 
 }  // namespace penstock

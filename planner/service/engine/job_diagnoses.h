@@ -5,51 +5,45 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "common/sync/sync.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/service/engine/batch_planner.h"
-#include "planner/service/engine/job_services.h"
+#include "planner/service/engine/job_record.h"
 
 namespace penstock {
 
-class JobDiagnoses : public std::enable_shared_from_this<JobDiagnoses> {
+class JobDiagnoses {
  public:
-  // Iterations that are looked at, at most.
-  static constexpr uint64_t kMostIterations = 8;
+  // `record` must outlive it.
+  explicit JobDiagnoses(JobRecord& record) : record_(record) {}
 
-  // `payer`: whose share of the planning pool it takes.
-  JobDiagnoses(JobServices services, std::string job_id, std::string payer)
-      : services_(services), job_id_(std::move(job_id)), payer_(std::move(payer)) {}
+  // Looks at the last iterations when it is time; returns at once. Where the pool has no place, it is time
+  // again with the next iteration.
+  void LookIfDue();
+  // The job was stopped or deleted.
+  void Cancel();
 
-  // Whether it is time, with so many iterations complete; asks for little.
-  bool IsDue(uint64_t completed) const;
-  // Looks at the iterations, ascending, of which all ranks have reported; returns at once. Where the pool has
-  // no place, it is due again with the next iteration.
-  void Begin(uint64_t completed, std::vector<CostedIteration> iterations);
-  void Stop();
-
-  std::optional<v1::JobDiagnosis> last() const;
+  const std::optional<v1::JobDiagnosis>& last() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock) {
+    return last_;
+  }
 
  private:
+  bool IsDueLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  // The last that are complete, as far as they are in memory.
+  std::vector<CostedIteration> LastMeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(job_lock);
+  // With a place in the pool; empty: it is not time, or there is no place.
+  std::vector<CostedIteration> ReserveIfDue();
   void Look(const std::vector<CostedIteration>& iterations, const PlanningTicket& ticket);
 
-  const JobServices services_;
-  const std::string job_id_;
-  const std::string payer_;
-  mutable Mutex mutex_;
+  JobRecord& record_;
   // When it was begun last, and with how many iterations.
-  absl::Time begun_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool looks_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  PlanningTicketPtr ticket_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::JobDiagnosis> last_ ABSL_GUARDED_BY(mutex_);
+  absl::Time begun_ ABSL_GUARDED_BY(job_lock) = absl::InfinitePast();
+  uint64_t completed_ ABSL_GUARDED_BY(job_lock) = 0;
+  bool looks_ ABSL_GUARDED_BY(job_lock) = false;
+  PlanningTicketPtr ticket_ ABSL_GUARDED_BY(job_lock);
+  std::optional<v1::JobDiagnosis> last_ ABSL_GUARDED_BY(job_lock);
 };
 
 }  // namespace penstock

@@ -1,12 +1,15 @@
-// Job: from an accepted batch to a plan in memory.
+#include "planner/service/engine/job_planning.h"
+
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/checked_plan.h"
-#include "planner/service/engine/job.h"
 #include "planner/service/engine/planning_room.h"
 #include "planner/service/state/loss_weight.h"
 #include "planner/service/state/summary.h"
@@ -22,15 +25,48 @@ constexpr uint64_t kPlansNeededNow = 2;
 
 }  // namespace
 
-bool Job::NeedsPlanLocked(uint64_t iteration) const {
+JobPlanning::JobPlanning(JobRecord& record, JobPlanners& planners, JobReaders& readers, JobWorkers& workers,
+                         JobTraces& traces)
+    : record_(record),
+      planners_(planners),
+      readers_(readers),
+      workers_(workers),
+      traces_(traces),
+      suspects_(record),
+      durable_batches_(record.state().admission().next_iteration()) {}
+
+void JobPlanning::AddDurable(uint64_t end) {
+  {
+    JobLock lock(record_.mutex());
+    durable_batches_ = std::max(durable_batches_, end);
+  }
+  PlanMore();
+}
+
+void JobPlanning::WantLocked(uint64_t iteration) {
+  wanted_.ForgetBefore(record_.state().first_held());
+  if (!record_.values().Has(iteration)) wanted_.Want(iteration);
+}
+
+std::optional<absl::Status> JobPlanning::TakeLossLocked(uint64_t iteration) {
+  std::optional<absl::Status> why = wanted_.TakeLoss(iteration);
+  return record_.IsDoneLocked(iteration) ? why : std::nullopt;
+}
+
+uint64_t JobPlanning::FirstUnplannedLocked() const {
+  const uint64_t from = std::max(record_.state().planned_end(), record_.state().progress().completed());
+  return planning_.empty() ? from : std::max(from, planning_.rbegin()->first + 1);
+}
+
+bool JobPlanning::NeedsPlanLocked(uint64_t iteration) const {
   return iteration >= record_.state().first_held() && iteration < durable_batches_ &&
          !planning_.contains(iteration) && !record_.values().Has(iteration);
 }
 
-std::optional<uint64_t> Job::NextToPlanLocked() const {
-  if (planner_ == nullptr || record_.ended() || !record_.state().planning_failure().empty())
+std::optional<uint64_t> JobPlanning::NextToPlanLocked() const {
+  if (!planners_.AreThereLocked() || record_.ended() || !record_.state().planning_failure().empty())
     return std::nullopt;
-  for (const uint64_t iteration : wanted_) {
+  for (const uint64_t iteration : wanted_.iterations()) {
     if (NeedsPlanLocked(iteration)) return iteration;
   }
   const uint64_t completed = record_.state().progress().completed();
@@ -43,31 +79,31 @@ std::optional<uint64_t> Job::NextToPlanLocked() const {
   return std::nullopt;
 }
 
-void Job::PlanMore() {
-  while (true) {
-    uint64_t iteration = 0;
-    int64_t bytes = 0;
-    {
-      JobLock lock(record_.mutex());
-      if (planning_.size() >= kMostInPool) return;
-      const std::optional<uint64_t> next = NextToPlanLocked();
-      if (!next.has_value()) return;
-      if (!record_.TryReserve(PlanningClass::kJobBatch)) return;  // Tick() tries again
-      iteration = *next;
-      planning_[iteration] = nullptr;
-      bytes = PlanningBytesLocked(iteration);
-    }
+std::optional<JobPlanning::NextPlan> JobPlanning::ReserveNext() {
+  JobLock lock(record_.mutex());
+  if (planning_.size() >= kMostInPool) return std::nullopt;
+  const std::optional<uint64_t> next = NextToPlanLocked();
+  if (!next.has_value()) return std::nullopt;
+  // Where there is no place Tick() tries again.
+  if (!record_.TryReserve(PlanningClass::kJobBatch)) return std::nullopt;
+  planning_[*next] = nullptr;
+  return NextPlan{.iteration = *next, .bytes = PlanningBytesLocked(*next)};
+}
+
+void JobPlanning::PlanMore() {
+  while (const std::optional<NextPlan> next = ReserveNext()) {
+    const uint64_t iteration = next->iteration;
     PlanningTicketPtr ticket =
-        record_.Run(PlanningClass::kJobBatch, bytes,
+        record_.Run(PlanningClass::kJobBatch, next->bytes,
                     [this, iteration, queued = record_.TimeOfDay()](const PlanningTicket& running) {
                       PlanIteration(iteration, queued, running);
                     });
-    Keep(iteration, std::move(ticket));
+    KeepTicket(iteration, std::move(ticket));
   }
 }
 
-// So that Delete() finds it, unless it has ended.
-void Job::Keep(uint64_t iteration, PlanningTicketPtr ticket) {
+// So that Cancel() finds it, unless it has ended.
+void JobPlanning::KeepTicket(uint64_t iteration, PlanningTicketPtr ticket) {
   {
     JobLock lock(record_.mutex());
     const auto found = planning_.find(iteration);
@@ -80,17 +116,28 @@ void Job::Keep(uint64_t iteration, PlanningTicketPtr ticket) {
   record_.services().pool->Cancel(ticket);
 }
 
-int64_t Job::PlanningBytesLocked(uint64_t iteration) const {
+void JobPlanning::Cancel() {
+  std::vector<PlanningTicketPtr> tickets;
+  {
+    JobLock lock(record_.mutex());
+    for (const auto& [iteration, ticket] : planning_) tickets.push_back(ticket);
+  }
+  for (const PlanningTicketPtr& ticket : tickets) {
+    if (ticket != nullptr) record_.services().pool->Cancel(ticket);
+  }
+}
+
+int64_t JobPlanning::PlanningBytesLocked(uint64_t iteration) const {
   const int64_t most = record_.services().room.planning_bytes;
-  if (alone_.contains(iteration) || suspects_.contains(iteration)) return most;
+  if (alone_.contains(iteration) || suspects_.ContainsLocked(iteration)) return most;
   const int64_t estimated = record_.values().planning_bytes(iteration);
   // After a restart: of a size that is not known before it is read.
   return estimated > 0 ? std::min(most, estimated) : most / 4;
 }
 
-// From memory, or from the store after a restart: it may have been accepted by a planner with more memory, or
-// of an earlier version.
-absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration, const BatchPlanner& planner) {
+// After a restart it comes from the store: it may have been accepted by a planner with more memory, or of an
+// earlier version.
+absl::StatusOr<BatchPtr> JobPlanning::BatchOf(uint64_t iteration, const BatchPlanner& planner) const {
   {
     JobLock lock(record_.mutex());
     if (BatchPtr batch = record_.values().batch(iteration); batch != nullptr) return batch;
@@ -106,11 +153,11 @@ absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration, const BatchPlanner& pl
   return batch;
 }
 
-absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const PlanningTicket& ticket,
-                                                absl::Time* made) {
+absl::StatusOr<JobPlanning::PlannedBatch> JobPlanning::MakePlan(uint64_t iteration,
+                                                                const PlanningTicket& ticket,
+                                                                absl::Time* made) {
   PENSTOCK_RETURN_IF_ERROR(ticket.status());
-  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner,
-                            PlannerOf(iteration, ticket.stop()));
+  PENSTOCK_ASSIGN_OR_RETURN(const BatchPlannerPtr planner, planners_.Of(iteration, ticket.stop()));
   PlannedBatch planned;
   PENSTOCK_ASSIGN_OR_RETURN(planned.batch, BatchOf(iteration, *planner));
   absl::StatusOr<v1::Plan> plan =
@@ -125,21 +172,21 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   return planned;
 }
 
-void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTicket& ticket) {
-  PlanningTimes times = {.queued = queued, .began = record_.TimeOfDay()};
-  const absl::Status begun = BeginTry(iteration, ticket);
+void JobPlanning::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTicket& ticket) {
+  JobTraces::PlanningTimes times = {.queued = queued, .began = record_.TimeOfDay()};
+  const absl::Status begun = suspects_.BeginTry(iteration, ticket);
   absl::StatusOr<PlannedBatch> planned = begun.ok() ? MakePlan(iteration, ticket, &times.made) : begun;
-  // Before anybody can be given the plan.
-  TellOfTry(iteration, times, planned);
   const absl::Status status = planned.status();
-  EndedBatches failed;
+  // Before anybody can be given the plan.
+  traces_.TellOfTry(iteration, times, status, status.ok() ? &planned->plan->frame() : nullptr);
+  JobTraces::EndedBatches failed;
   {
     JobLock lock(record_.mutex());
     planning_.erase(iteration);
-    EndTryLocked(iteration, status.ok());
+    suspects_.EndTryLocked(iteration, status.ok());
     if (record_.ended()) return;
     if (status.ok()) {
-      wanted_.erase(iteration);
+      wanted_.NoteMade(iteration);
       KeepPlanLocked(*std::move(planned));
     } else if (absl::IsUnavailable(status) || absl::IsCancelled(status)) {
       return;  // the store cannot be read now: Tick() tries again
@@ -149,15 +196,15 @@ void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTic
       GiveUpPlanLocked(iteration, status);
     } else {
       FailPlanningLocked(iteration, status);
-      NoteEndLocked(iteration, failed);
+      traces_.NoteEndLocked(iteration, failed);
     }
   }
-  TellOfFailures(failed, status);
+  traces_.TellOfFailures(failed, status);
   readers_.WakeAll();
   PlanMore();
 }
 
-void Job::KeepPlanLocked(PlannedBatch planned) {
+void JobPlanning::KeepPlanLocked(PlannedBatch planned) {
   const uint64_t iteration = planned.plan->frame().iteration();
   if (iteration < record_.state().first_held()) return;
   const store::v1::IterationPlanned* before = record_.state().PlanOf(iteration);
@@ -176,17 +223,9 @@ void Job::KeepPlanLocked(PlannedBatch planned) {
   if (before != nullptr) {
     LogWarning("a plan was made anew with another content: the planner was upgraded",
                {{"job", record_.id()}, {"iteration", iteration}});
-    // No iteration is run with two contents.
-    for (uint32_t rank = 0; rank < record_.state().ranks(); ++rank) {
-      if (sent_[rank] <= iteration || !record_.state().membership().IsHeld(rank) ||
-          record_.state().membership().failed())
-        continue;
-      FailWorkerLocked(
-          store::v1::FAILURE_KIND_DISAGREED, rank,
-          absl::StrCat("has another plan of iteration ", iteration, " than the upgraded planner makes"));
-    }
+    FailRanksWithAnotherPlanLocked(iteration);
   }
-  undelivered_.insert(iteration);
+  readers_.HoldBackLocked(iteration);
   const bool is_far_ahead = iteration > record_.state().progress().completed() + kPlansNeededNow;
   store::v1::Event event;
   *event.mutable_iteration_planned() = std::move(planned.figures);
@@ -195,25 +234,35 @@ void Job::KeepPlanLocked(PlannedBatch planned) {
       [this, iteration] {
         {
           JobLock lock(record_.mutex());
-          undelivered_.erase(iteration);
+          readers_.ReleaseLocked(iteration);
         }
         readers_.WakeAll();
       },
       is_far_ahead ? Urgency::kSoon : Urgency::kNow);
 }
 
+void JobPlanning::FailRanksWithAnotherPlanLocked(uint64_t iteration) {
+  const Membership& membership = record_.state().membership();
+  for (uint32_t rank = 0; rank < record_.state().ranks(); ++rank) {
+    if (!readers_.WasSentLocked(rank, iteration) || !membership.IsHeld(rank) || membership.failed()) continue;
+    workers_.FailLocked(
+        store::v1::FAILURE_KIND_DISAGREED, rank,
+        absl::StrCat("has another plan of iteration ", iteration, " than the upgraded planner makes"));
+  }
+}
+
 // Whoever looks at an iteration that is done does nothing to the job.
-void Job::GiveUpPlanLocked(uint64_t iteration, const absl::Status& status) {
-  wanted_.erase(iteration);
-  lost_plans_.erase(lost_plans_.begin(), lost_plans_.lower_bound(record_.state().first_held()));
-  lost_plans_[iteration] =
+void JobPlanning::GiveUpPlanLocked(uint64_t iteration, const absl::Status& status) {
+  wanted_.ForgetBefore(record_.state().first_held());
+  wanted_.NoteLost(
+      iteration,
       absl::Status(status.code(), absl::StrCat("iteration: the plan of ", iteration,
-                                               ", which is done, cannot be made again: ", status.message()));
+                                               ", which is done, cannot be made again: ", status.message())));
   LogWarning("the plan of an iteration that is done cannot be made again",
              {{"job", record_.id()}, {"iteration", iteration}, {"reason", status.ToString()}});
 }
 
-void Job::FailPlanningLocked(uint64_t iteration, const absl::Status& status) {
+void JobPlanning::FailPlanningLocked(uint64_t iteration, const absl::Status& status) {
   if (!record_.state().planning_failure().empty()) return;
   store::v1::Event event;
   event.mutable_planning_failed()->set_reason(

@@ -58,7 +58,7 @@ class JobRecord {
   PlanningTicketPtr Run(PlanningClass kind, int64_t bytes, PlanningPool::Task task) const;
 
   // Journal::WhenDurable of the job.
-  void WhenDurable(Journal::Durable durable, Urgency urgency) const {
+  void WhenDurable(Journal::Durable durable, Urgency urgency = Urgency::kNow) const {
     services_.journal->WhenDurable(key_, std::move(durable), urgency);
   }
 

@@ -1,10 +1,9 @@
-// Job: what its ranks measured.
+#include "planner/service/engine/job_reports.h"
+
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "planner/service/engine/job.h"
 #include "planner/service/state/summary.h"
 
 namespace penstock {
@@ -68,7 +67,7 @@ absl::Status CheckValidation(const v1::ReportIterationRequest& report, const Pac
 }  // namespace
 
 // A job that no worker serves may be acknowledged by its reader, with incarnation 0 and epoch 0.
-absl::Status Job::CheckReporterLocked(const v1::ReportIterationRequest& report) const {
+absl::Status JobReports::CheckReporterLocked(const v1::ReportIterationRequest& report) const {
   PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
   if (report.rank() >= record_.state().ranks()) {
     return absl::InvalidArgumentError(absl::StrCat("rank is ", report.rank(), ", but job '", record_.id(),
@@ -80,7 +79,7 @@ absl::Status Job::CheckReporterLocked(const v1::ReportIterationRequest& report) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<v1::Op>> Job::ReportedOps(const v1::ReportIterationRequest& report) {
+absl::StatusOr<std::vector<v1::Op>> JobReports::ReportedOps(const v1::ReportIterationRequest& report) {
   PackedPlanPtr plan;
   {
     JobLock lock(record_.mutex());
@@ -89,20 +88,20 @@ absl::StatusOr<std::vector<v1::Op>> Job::ReportedOps(const v1::ReportIterationRe
       return std::vector<v1::Op>();
     PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
     plan = record_.values().plan(report.iteration());
-    if (plan == nullptr) WantPlanLocked(report.iteration());
+    if (plan == nullptr) planning_.WantLocked(report.iteration());
   }
   if (plan != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(CheckValidation(report, *plan, record_.spec().tasks_size()));
     return plan->Ops(static_cast<int>(report.rank()));
   }
-  PlanMore();
+  planning_.PlanMore();
   return absl::UnavailableError(absl::StrCat("the plan of iteration ", report.iteration(),
                                              " is being made again; try again in a moment"));
 }
 
-absl::Status Job::CheckSentLocked(const v1::ReportIterationRequest& report) const {
+absl::Status JobReports::CheckSentLocked(const v1::ReportIterationRequest& report) const {
   const uint64_t iteration = report.iteration();
-  const bool sent = report.incarnation() == 0 || iteration < sent_[report.rank()];
+  const bool sent = report.incarnation() == 0 || readers_.WasSentLocked(report.rank(), iteration);
   if (!sent || !record_.state().IsPlanned(iteration)) {
     return absl::FailedPreconditionError(
         absl::StrCat("iteration ", iteration, " was not sent to rank ", report.rank()));
@@ -110,7 +109,8 @@ absl::Status Job::CheckSentLocked(const v1::ReportIterationRequest& report) cons
   return absl::OkStatus();
 }
 
-absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, const std::vector<v1::Op>& ops) {
+absl::Status JobReports::KeepReportLocked(const v1::ReportIterationRequest& report,
+                                          const std::vector<v1::Op>& ops) {
   PENSTOCK_RETURN_IF_ERROR(CheckSentLocked(report));
   PENSTOCK_RETURN_IF_ERROR(CheckInstructions("", report.instructions(), report.rank(), ops.size()));
   PENSTOCK_RETURN_IF_ERROR(CheckTasks("", report.tasks(), record_.spec().tasks_size()));
@@ -121,66 +121,45 @@ absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report, con
   return absl::OkStatus();
 }
 
-absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
+JobReports::Completed JobReports::CompleteLocked(uint64_t before) {
+  Completed completed;
+  const JobState& state = record_.state();
+  for (auto it = state.summaries().rbegin(); it != state.summaries().rend() && it->iteration() >= before;
+       ++it) {
+    completed.summaries.push_back(*it);
+    traces_.NoteEndLocked(it->iteration(), completed.ended);
+  }
+  std::reverse(completed.summaries.begin(), completed.summaries.end());
+  const uint64_t now = state.progress().completed();
+  // Each once, as it gets old: a plan that was made anew, because somebody asked, stays while there is room.
+  record_.values().DropRange(FirstInMemory(before), FirstInMemory(now));
+  record_.values().Evict(now, record_.services().memory->OfOneJob());
+  return completed;
+}
+
+absl::Status JobReports::Take(const v1::ReportIterationRequest& report) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Op> ops, ReportedOps(report));
-  std::vector<v1::IterationSummary> summaries;
-  EndedBatches ended;
+  Completed completed;
   absl::Status status;
   {
     JobLock lock(record_.mutex());
     PENSTOCK_RETURN_IF_ERROR(CheckReporterLocked(report));
     if (record_.state().progress().IsReported(report.rank(), report.iteration())) return absl::OkStatus();
-    const uint64_t completed = record_.state().progress().completed();
+    const uint64_t before = record_.state().progress().completed();
     status = KeepReportLocked(report, ops);
-    if (status.ok() && record_.state().progress().completed() == completed) return status;
+    if (status.ok() && record_.state().progress().completed() == before) return status;
     // Reports of the other ranks are written with the last one.
     record_.services().journal->Hurry();
-    for (auto it = record_.state().summaries().rbegin();
-         it != record_.state().summaries().rend() && it->iteration() >= completed; ++it) {
-      summaries.push_back(*it);
-      NoteEndLocked(it->iteration(), ended);
-    }
-    const uint64_t completed_now = record_.state().progress().completed();
-    // Each once, as it gets old: a plan that was made anew, because somebody asked, stays while there is
-    // room.
-    record_.values().DropRange(FirstInMemory(completed), FirstInMemory(completed_now));
-    record_.values().Evict(completed_now, record_.services().memory->OfOneJob());
+    completed = CompleteLocked(before);
   }
-  std::reverse(summaries.begin(), summaries.end());
-  for (const v1::IterationSummary& summary : summaries)
+  for (const v1::IterationSummary& summary : completed.summaries)
     record_.services().observer->OnIterationCompleted(record_.id(), summary);
-  TellOfEnds(ended, summaries);
+  traces_.TellOfEnds(completed.ended, completed.summaries);
   if (status.ok()) readers_.WakeAll();
-  Recalibrate();
-  DiagnoseIfDue();
-  PlanMore();
+  costs_.Recalibrate();
+  diagnoses_.LookIfDue();
+  planning_.PlanMore();
   return status;
-}
-
-std::vector<CostedIteration> Job::LastMeasuredLocked() const {
-  std::vector<CostedIteration> iterations;
-  const uint64_t completed = record_.state().progress().completed();
-  const uint64_t first = completed - std::min(completed, JobDiagnoses::kMostIterations);
-  for (uint64_t iteration = std::max(first, record_.spec().first_iteration()); iteration < completed;
-       ++iteration) {
-    CostedIteration one = {.values = record_.values().Held(iteration)};
-    if (!IsMeasured(one.values, record_.state().ranks())) continue;
-    one.profile = record_.CostsOfLocked(iteration);
-    iterations.push_back(std::move(one));
-  }
-  return iterations;
-}
-
-void Job::DiagnoseIfDue() {
-  std::vector<CostedIteration> iterations;
-  uint64_t completed = 0;
-  {
-    JobLock lock(record_.mutex());
-    completed = record_.state().progress().completed();
-    if (record_.ended() || !diagnoses_->IsDue(completed)) return;
-    iterations = LastMeasuredLocked();
-  }
-  diagnoses_->Begin(completed, std::move(iterations));
 }
 
 }  // namespace penstock

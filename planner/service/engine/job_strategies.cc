@@ -1,7 +1,5 @@
-// Job: other strategies for the iterations that are not planned yet (ChangeStrategies).
-//
-// They are prepared in the pool, as a job is, while the job is planned and trained as before; then one event
-// says from which iteration on they hold. What is accepted meanwhile is looked at again before that.
+#include "planner/service/engine/job_strategies.h"
+
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -14,7 +12,8 @@
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
-#include "planner/service/engine/job.h"
+#include "planner/service/engine/job_phase.h"
+#include "planner/service/engine/job_preparation.h"
 #include "planner/service/engine/planning_room.h"
 
 namespace penstock {
@@ -47,10 +46,10 @@ bool HasTheSameTypicalSamples(const v1::PlanningOptions& planning,
 
 // A worker that has registered and does not read yet may have been told of fewer strategies than others of
 // its epoch: it is waited for.
-absl::Status Job::CheckReadersTakeStrategiesLocked() const {
+absl::Status JobStrategies::CheckReadersTakeStrategiesLocked() const {
   const Membership& membership = record_.state().membership();
   std::set<uint32_t> reading;
-  for (const v1::StreamProgramsRequest& reader : stream_readers_.requests()) {
+  for (const v1::StreamProgramsRequest& reader : readers_.streams().requests()) {
     if (!reader.takes_new_strategies()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "who reads the programs of rank ", reader.rank(),
@@ -70,7 +69,7 @@ absl::Status Job::CheckReadersTakeStrategiesLocked() const {
   return absl::OkStatus();
 }
 
-absl::Status Job::CheckMayChangeLocked() const {
+absl::Status JobStrategies::CheckMayChangeLocked() const {
   PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
   if (record_.spec().strategies().empty()) {
     return absl::InvalidArgumentError(
@@ -78,17 +77,18 @@ absl::Status Job::CheckMayChangeLocked() const {
                      "' has no strategies, but one mesh: register it with strategies, of which one is enough "
                      "(penstock up --strategies)"));
   }
-  PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
+  PENSTOCK_RETURN_IF_ERROR(planners_.CheckPreparedLocked());
   if (record_.state().finished())
     return absl::FailedPreconditionError(absl::StrCat("job '", record_.id(), "' is finished"));
-  if (StateLocked() == v1::JOB_STATE_FAILED) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job '", record_.id(), "' failed: ", StatusLocked().failure(), ": start its workers again first"));
+  if (PhaseLocked(record_, planners_) == v1::JOB_STATE_FAILED) {
+    return absl::FailedPreconditionError(absl::StrCat("job '", record_.id(),
+                                                      "' failed: ", FailureLocked(record_, planners_),
+                                                      ": start its workers again first"));
   }
   return CheckReadersTakeStrategiesLocked();
 }
 
-v1::ChangeStrategiesResponse Job::StrategiesNowLocked(const std::vector<uint32_t>& numbers) const {
+v1::ChangeStrategiesResponse JobStrategies::NowLocked(const std::vector<uint32_t>& numbers) const {
   v1::ChangeStrategiesResponse response;
   response.set_from_iteration(
       std::max(record_.state().strategies().from_iteration(), record_.spec().first_iteration()));
@@ -96,18 +96,18 @@ v1::ChangeStrategiesResponse Job::StrategiesNowLocked(const std::vector<uint32_t
   return response;
 }
 
-absl::StatusOr<v1::ChangeStrategiesResponse> Job::StrategiesNow() const {
+absl::StatusOr<v1::ChangeStrategiesResponse> JobStrategies::Now() const {
   JobLock lock(record_.mutex());
   if (record_.deleted()) return record_.DeletedError();
-  return StrategiesNowLocked(record_.state().strategies().now());
+  return NowLocked(record_.state().strategies().now());
 }
 
-StrategyChanges::Numbers Job::StrategyNumbers() const {
+StrategyChanges::Numbers JobStrategies::Numbers() const {
   JobLock lock(record_.mutex());
   return record_.state().strategies().now();
 }
 
-absl::StatusOr<std::shared_ptr<Job::WantedChange>> Job::BeginChangeLocked(
+absl::StatusOr<std::shared_ptr<JobStrategies::WantedChange>> JobStrategies::BeginChangeLocked(
     const v1::ChangeStrategiesRequest& request) {
   PENSTOCK_RETURN_IF_ERROR(CheckMayChangeLocked());
   auto change = std::make_shared<WantedChange>();
@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<Job::WantedChange>> Job::BeginChangeLocked(
   return change;
 }
 
-v1::JobSpec Job::WantedChange::SpecToChooseStages() const {
+v1::JobSpec JobStrategies::WantedChange::SpecToChooseStages() const {
   v1::JobSpec choosing = spec;
   if (request.typical_samples().empty()) return choosing;
   *choosing.mutable_planning()->mutable_typical_samples() = request.typical_samples();
@@ -148,7 +148,7 @@ v1::JobSpec Job::WantedChange::SpecToChooseStages() const {
 }
 
 // As of a registration (PlannerEngine::AdmitPreparation): what it takes, bytes.
-absl::StatusOr<int64_t> Job::AdmitChange(const WantedChange& change) const {
+absl::StatusOr<int64_t> JobStrategies::AdmitChange(const WantedChange& change) const {
   PENSTOCK_RETURN_IF_ERROR(record_.services().quotas->CheckPlanning(record_.payer()));
   const v1::JobSpec choosing = change.SpecToChooseStages();
   PENSTOCK_RETURN_IF_ERROR(record_.services().planners->Check(choosing));
@@ -159,24 +159,24 @@ absl::StatusOr<int64_t> Job::AdmitChange(const WantedChange& change) const {
   }
   if (!record_.TryReserve(PlanningClass::kPreparation))
     return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
-  return PreparationBytes(choosing);
+  return PreparationBytes(record_.services(), choosing);
 }
 
-void Job::EndChange() {
+void JobStrategies::EndChange() {
   JobLock lock(record_.mutex());
   changing_ = nullptr;
-  change_ = nullptr;
+  ticket_ = nullptr;
 }
 
-PlanningTicketPtr Job::ChangeStrategies(const v1::ChangeStrategiesRequest& request, StrategiesDone done) {
+PlanningTicketPtr JobStrategies::Change(const v1::ChangeStrategiesRequest& request, Done done) {
   absl::StatusOr<std::shared_ptr<WantedChange>> begun = nullptr;
   v1::ChangeStrategiesResponse unchanged;
   {
     JobLock lock(record_.mutex());
     begun = BeginChangeLocked(request);
     if (begun.ok() && *begun == nullptr)
-      unchanged = StrategiesNowLocked(
-          NumberStrategies(record_.state().spec().strategies(), request.strategies()).numbers);
+      unchanged =
+          NowLocked(NumberStrategies(record_.state().spec().strategies(), request.strategies()).numbers);
   }
   if (!begun.ok()) {
     done(begun.status());
@@ -203,31 +203,40 @@ PlanningTicketPtr Job::ChangeStrategies(const v1::ChangeStrategiesRequest& reque
     JobLock lock(record_.mutex());
     deleted = record_.deleted();
     // Unless it has ended, and another one was begun.
-    if (changing_ == change) change_ = ticket;
+    if (changing_ == change) ticket_ = ticket;
   }
   if (deleted) record_.services().pool->Cancel(ticket);
   return ticket;
 }
 
+void JobStrategies::Cancel() {
+  PlanningTicketPtr ticket;
+  {
+    JobLock lock(record_.mutex());
+    ticket = std::move(ticket_);
+  }
+  if (ticket != nullptr) record_.services().pool->Cancel(ticket);
+}
+
 // Once what led to the answer is on the disk.
-void Job::AnswerChange(v1::ChangeStrategiesResponse answer, StrategiesDone done) const {
-  WhenDurable([answer = std::move(answer), done = std::move(done)](const absl::Status& durable) {
+void JobStrategies::AnswerChange(v1::ChangeStrategiesResponse answer, Done done) const {
+  record_.WhenDurable([answer = std::move(answer), done = std::move(done)](const absl::Status& durable) {
     if (!durable.ok()) return done(durable);
     done(answer);
   });
 }
 
-void Job::RunChange(const WantedChange& change, const PlanningTicket& ticket, const StrategiesDone& done) {
+void JobStrategies::RunChange(const WantedChange& change, const PlanningTicket& ticket, const Done& done) {
   absl::StatusOr<v1::ChangeStrategiesResponse> answer = MakeChange(change, ticket);
   EndChange();
   if (!answer.ok()) return done(NameWantedStrategy(ticket.Explain(answer.status()), change.answer));
   AnswerChange(*std::move(answer), done);
   readers_.WakeAll();
-  PlanMore();
+  planning_.PlanMore();
 }
 
-absl::StatusOr<v1::ChangeStrategiesResponse> Job::MakeChange(const WantedChange& change,
-                                                             const PlanningTicket& ticket) {
+absl::StatusOr<v1::ChangeStrategiesResponse> JobStrategies::MakeChange(const WantedChange& change,
+                                                                       const PlanningTicket& ticket) {
   PENSTOCK_RETURN_IF_ERROR(ticket.status());
   const size_t known = change.topologies.size();
   std::vector<v1::Topology> topologies = change.topologies;
@@ -258,8 +267,9 @@ absl::StatusOr<v1::ChangeStrategiesResponse> Job::MakeChange(const WantedChange&
 }
 
 // A planner with the costs that the next plans are made with, where they were revised.
-absl::Status Job::TakeCostsInEffect(const WantedChange& change, absl::Span<const v1::Topology> topologies,
-                                    const PlanningTicket& ticket, PreparedChange* prepared) {
+absl::Status JobStrategies::TakeCostsInEffect(const WantedChange& change,
+                                              absl::Span<const v1::Topology> topologies,
+                                              const PlanningTicket& ticket, PreparedChange* prepared) {
   v1::JobSpec spec;
   {
     JobLock lock(record_.mutex());
@@ -280,17 +290,17 @@ absl::Status Job::TakeCostsInEffect(const WantedChange& change, absl::Span<const
 }
 
 // That each batch that is accepted and not planned fits one of the new strategies.
-absl::Status Job::CheckAcceptedFit(const PlanningTicket& ticket, PreparedChange* prepared) {
+absl::Status JobStrategies::CheckAcceptedFit(const PlanningTicket& ticket, PreparedChange* prepared) {
   uint64_t first = 0;
   uint64_t end = 0;
   {
     JobLock lock(record_.mutex());
-    first = std::max(FirstUnplannedLocked(), prepared->checked_before);
+    first = std::max(planning_.FirstUnplannedLocked(), prepared->checked_before);
     end = record_.state().admission().next_iteration();
   }
   const BatchPlanner& planner = prepared->revised != nullptr ? *prepared->revised : *prepared->planner;
   for (uint64_t iteration = first; iteration < end; ++iteration) {
-    PENSTOCK_ASSIGN_OR_RETURN(const BatchPtr batch, BatchOf(iteration, planner));
+    PENSTOCK_ASSIGN_OR_RETURN(const BatchPtr batch, planning_.BatchOf(iteration, planner));
     const absl::Status fits = planner.CheckBatch(*batch, ticket.stop());
     if (!absl::IsInvalidArgument(fits)) {
       PENSTOCK_RETURN_IF_ERROR(fits);
@@ -304,10 +314,11 @@ absl::Status Job::CheckAcceptedFit(const PlanningTicket& ticket, PreparedChange*
   return absl::OkStatus();
 }
 
-v1::ChangeStrategiesResponse Job::KeepChangeLocked(const WantedChange& change, PreparedChange prepared) {
+v1::ChangeStrategiesResponse JobStrategies::KeepChangeLocked(const WantedChange& change,
+                                                             PreparedChange prepared) {
   store::v1::Event event;
   store::v1::StrategiesChanged& changed = *event.mutable_strategies_changed();
-  changed.set_from_iteration(FirstUnplannedLocked());
+  changed.set_from_iteration(planning_.FirstUnplannedLocked());
   changed.mutable_strategies()->Assign(change.numbers.begin(), change.numbers.end());
   changed.mutable_added()->Assign(change.added.begin(), change.added.end());
   changed.mutable_added_topologies()->Assign(prepared.topologies.begin(), prepared.topologies.end());
@@ -318,13 +329,10 @@ v1::ChangeStrategiesResponse Job::KeepChangeLocked(const WantedChange& change, P
                                  {"added", change.added.size()},
                                  {"from_iteration", changed.from_iteration()}});
   record_.AppendLocked(std::move(event));
-  ForgetPlannersLocked();
-  planner_ = std::move(prepared.planner);
-  planners_[change.numbers] = planner_;
-  if (prepared.revised != nullptr)
-    revised_planners_[{prepared.costs_version, change.numbers}] = std::move(prepared.revised);
-  length_drift_.Expect(record_.state().spec().planning());
-  return StrategiesNowLocked(change.answer);
+  planners_.ChangeStrategiesLocked(change.numbers, std::move(prepared.planner), std::move(prepared.revised),
+                                   prepared.costs_version);
+  admission_.ExpectLengthsLocked(record_.state().spec().planning());
+  return NowLocked(change.answer);
 }
 
 }  // namespace penstock

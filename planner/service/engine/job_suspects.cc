@@ -1,14 +1,9 @@
-// Job: batches that may have killed the planner before this one.
-//
-// A batch that was accepted and has no plan when a planner starts may be what its predecessor died of. So it
-// is planned with nothing beside it, and that this was begun is durable first: if the planner dies again, the
-// batch is known. One that killed two planners so is not tried a third time: its job fails, and all others go
-// on.
+#include "planner/service/engine/job_suspects.h"
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "planner/service/engine/job.h"
 
 namespace penstock {
 namespace {
@@ -18,28 +13,27 @@ constexpr absl::Duration kLookAtTicket = absl::Milliseconds(20);
 
 }  // namespace
 
-void Job::SuspectUnplannedLocked() {
-  for (uint64_t iteration = record_.state().first_held(); iteration < durable_batches_; ++iteration) {
-    if (!record_.state().IsPlanned(iteration)) suspects_[iteration] = record_.state().TriesOf(iteration);
+void JobSuspects::SuspectUnplannedLocked() {
+  for (uint64_t iteration = record_.state().first_held();
+       iteration < record_.state().admission().next_iteration(); ++iteration) {
+    if (!record_.state().IsPlanned(iteration)) tries_[iteration] = record_.state().TriesOf(iteration);
   }
 }
 
-void Job::RecordTriesLocked(uint64_t iteration, uint32_t tries, JobRecord::Committed committed) {
+void JobSuspects::RecordTriesLocked(uint64_t iteration, uint32_t tries, JobRecord::Committed committed) {
   store::v1::Event event;
   event.mutable_planning_tried()->set_iteration(iteration);
   event.mutable_planning_tried()->set_tries(tries);
   record_.AppendLocked(std::move(event), {}, std::move(committed));
 }
 
-// OK once the planning of the iteration may begin. Possible errors: INTERNAL (never again), those of the
-// ticket.
-absl::Status Job::BeginTry(uint64_t iteration, const PlanningTicket& ticket) {
+absl::Status JobSuspects::BeginTry(uint64_t iteration, const PlanningTicket& ticket) {
   if (!ticket.status().ok()) return ticket.status();
   auto durable = std::make_shared<absl::Notification>();
   {
     JobLock lock(record_.mutex());
-    const auto suspect = suspects_.find(iteration);
-    if (suspect == suspects_.end()) return absl::OkStatus();
+    const auto suspect = tries_.find(iteration);
+    if (suspect == tries_.end()) return absl::OkStatus();
     if (suspect->second >= kMostTries) {
       return absl::InternalError(absl::StrCat(
           suspect->second,
@@ -57,11 +51,11 @@ absl::Status Job::BeginTry(uint64_t iteration, const PlanningTicket& ticket) {
 
 // This planner lives, so whatever became of the plan, the batch has not killed it. With a plan it is no
 // suspect any more, and the event of the plan says so.
-void Job::EndTryLocked(uint64_t iteration, bool planned) {
-  const auto suspect = suspects_.find(iteration);
-  if (suspect == suspects_.end() || record_.deleted()) return;
+void JobSuspects::EndTryLocked(uint64_t iteration, bool planned) {
+  const auto suspect = tries_.find(iteration);
+  if (suspect == tries_.end() || record_.deleted()) return;
   if (planned) {
-    suspects_.erase(suspect);
+    tries_.erase(suspect);
   } else if (record_.state().TriesOf(iteration) > suspect->second) {
     RecordTriesLocked(iteration, suspect->second, nullptr);
   }

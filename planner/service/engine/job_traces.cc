@@ -1,40 +1,36 @@
-// Job: what it tells its observer of each batch on its way.
-#include <optional>
-#include <utility>
-#include <vector>
-
-#include "planner/service/engine/job.h"
+#include "planner/service/engine/job_traces.h"
 
 namespace penstock {
 
-void Job::TakeUpBatchesLocked() {
+void JobTraces::TakeUpBatchesLocked() {
   const absl::Time now = record_.TimeOfDay();
-  for (uint64_t iteration = record_.state().progress().completed(); iteration < durable_batches_; ++iteration)
+  for (uint64_t iteration = record_.state().progress().completed();
+       iteration < record_.state().admission().next_iteration(); ++iteration)
     accepted_[iteration] = now;
 }
 
-void Job::NoteEndLocked(uint64_t iteration, EndedBatches& ended) {
+void JobTraces::NoteEndLocked(uint64_t iteration, EndedBatches& ended) {
   const auto found = accepted_.find(iteration);
   if (found == accepted_.end()) return;
   ended.emplace_back(iteration, found->second);
   accepted_.erase(found);
 }
 
-void Job::TellOfTry(uint64_t iteration, const PlanningTimes& times,
-                    const absl::StatusOr<PlannedBatch>& planned) const {
+void JobTraces::TellOfTry(uint64_t iteration, const PlanningTimes& times, const absl::Status& status,
+                          const v1::Plan* plan) const {
   // The store cannot be read now, or nobody wants the plan any more: there will be another try, or none.
-  if (absl::IsUnavailable(planned.status()) || absl::IsCancelled(planned.status())) return;
+  if (absl::IsUnavailable(status) || absl::IsCancelled(status)) return;
   record_.services().observer->OnPlanningTried({.job_id = record_.id(),
                                                 .iteration = iteration,
-                                                .status = planned.status(),
+                                                .status = status,
                                                 .queued = times.queued,
                                                 .began = times.began,
                                                 .ended = record_.TimeOfDay(),
                                                 .made = times.made,
-                                                .plan = planned.ok() ? &planned->plan->frame() : nullptr});
+                                                .plan = plan});
 }
 
-void Job::TellOfFailures(const EndedBatches& batches, const absl::Status& why) const {
+void JobTraces::TellOfFailures(const EndedBatches& batches, const absl::Status& why) const {
   for (const auto& [iteration, accepted] : batches) {
     record_.services().observer->OnBatchEnded({.job_id = record_.id(),
                                                .iteration = iteration,
@@ -44,7 +40,8 @@ void Job::TellOfFailures(const EndedBatches& batches, const absl::Status& why) c
   }
 }
 
-void Job::TellOfEnds(const EndedBatches& batches, const std::vector<v1::IterationSummary>& summaries) const {
+void JobTraces::TellOfEnds(const EndedBatches& batches,
+                           const std::vector<v1::IterationSummary>& summaries) const {
   for (const auto& [iteration, accepted] : batches) {
     for (const v1::IterationSummary& summary : summaries) {
       if (summary.iteration() != iteration) continue;

@@ -1,4 +1,5 @@
-// Job: its workers.
+#include "planner/service/engine/job_workers.h"
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,11 +8,27 @@
 #include "common/secret/incarnation.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/finished_job.h"
-#include "planner/service/engine/job.h"
 
 namespace penstock {
+namespace {
 
-absl::Status Job::CheckStartLocked(uint64_t first_iteration) const {
+constexpr uint32_t kDefaultHeartbeatTimeoutMs = 5000;
+
+absl::Duration HeartbeatTimeoutOf(const v1::JobSpec& spec) {
+  return absl::Milliseconds(spec.heartbeat_timeout_ms() == 0 ? kDefaultHeartbeatTimeoutMs
+                                                             : spec.heartbeat_timeout_ms());
+}
+
+}  // namespace
+
+JobWorkers::JobWorkers(JobRecord& record, const JobPlanners& planners, JobReaders& readers)
+    : record_(record),
+      planners_(planners),
+      readers_(readers),
+      heartbeats_(record.state().ranks(), HeartbeatTimeoutOf(record.spec()), record.services().clock->Now()) {
+}
+
+absl::Status JobWorkers::CheckStartLocked(uint64_t first_iteration) const {
   PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
   if (record_.state().finished()) {
     return WithFinishedJob(
@@ -20,7 +37,7 @@ absl::Status Job::CheckStartLocked(uint64_t first_iteration) const {
   }
   if (!record_.state().planning_failure().empty())
     return absl::FailedPreconditionError(record_.state().planning_failure());
-  PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
+  PENSTOCK_RETURN_IF_ERROR(planners_.CheckPreparedLocked());
   if (first_iteration < record_.spec().first_iteration()) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_iteration is ", first_iteration, ", but the job starts at iteration ",
@@ -43,7 +60,7 @@ absl::Status Job::CheckStartLocked(uint64_t first_iteration) const {
   return absl::OkStatus();
 }
 
-void Job::FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::string_view what) {
+void JobWorkers::FailLocked(store::v1::FailureKind kind, uint32_t rank, absl::string_view what) {
   if (record_.state().membership().KnowsFailureOf(rank)) return;
   store::v1::Event event;
   event.mutable_worker_failed()->set_kind(kind);
@@ -52,7 +69,7 @@ void Job::FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::str
   record_.AppendLocked(std::move(event));
 }
 
-absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::RegisterWorkerRequest& request) {
+absl::StatusOr<v1::RegisterWorkerResponse> JobWorkers::Register(const v1::RegisterWorkerRequest& request) {
   v1::RegisterWorkerResponse response;
   // Of the epoch that this worker may open.
   PENSTOCK_ASSIGN_OR_RETURN(std::string new_secret, record_.services().make_secret());
@@ -70,7 +87,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
       registered->set_opens_epoch(place.opens_epoch);
       if (place.opens_epoch) registered->set_epoch_secret(std::move(new_secret));
       record_.AppendLocked(std::move(event));
-      if (place.opens_epoch) sent_.assign(sent_.size(), request.first_iteration());
+      if (place.opens_epoch) readers_.BeginEpochLocked(request.first_iteration());
       heartbeats_.Join(place.rank, record_.services().clock->Now());
       LogInfo("worker registered", {{"job", record_.id()},
                                     {"rank", place.rank},
@@ -81,7 +98,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
     }
     if (const uint64_t first = record_.state().membership().first_iteration();
         !place.held && request.first_iteration() != first) {
-      FailWorkerLocked(
+      FailLocked(
           store::v1::FAILURE_KIND_DISAGREED, place.rank,
           absl::StrCat("would start at iteration ", request.first_iteration(), ", but its epoch starts at ",
                        first, ": give every worker the same checkpoint"));
@@ -100,7 +117,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
   return response;
 }
 
-void Job::TakeHeartbeatLocked(const v1::HeartbeatRequest& request) {
+void JobWorkers::TakeHeartbeatLocked(const v1::HeartbeatRequest& request) {
   const uint32_t rank = request.rank();
   heartbeats_.Hear(rank, record_.services().clock->Now());
   if (rank == 0 && record_.state().membership().rendezvous_address().empty() &&
@@ -115,14 +132,14 @@ void Job::TakeHeartbeatLocked(const v1::HeartbeatRequest& request) {
     event.mutable_worker_left()->set_rank(rank);
     record_.AppendLocked(std::move(event));
   } else if (!request.failure().empty()) {
-    FailWorkerLocked(store::v1::FAILURE_KIND_REPORTED, rank,
-                     absl::StrCat("reported: ", request.failure().substr(0, Membership::kMaxFailureBytes)));
+    FailLocked(store::v1::FAILURE_KIND_REPORTED, rank,
+               absl::StrCat("reported: ", request.failure().substr(0, Membership::kMaxFailureBytes)));
   } else if (request.leaving() && !heartbeats_.KnowsFailure(rank)) {
-    FailWorkerLocked(store::v1::FAILURE_KIND_LEFT, rank, "left before the job was finished");
+    FailLocked(store::v1::FAILURE_KIND_LEFT, rank, "left before the job was finished");
   }
 }
 
-v1::HeartbeatResponse Job::AnswerHeartbeatLocked(uint32_t rank) {
+v1::HeartbeatResponse JobWorkers::AnswerHeartbeatLocked(uint32_t rank) {
   const Membership& membership = record_.state().membership();
   v1::HeartbeatResponse response;
   if (record_.state().finished()) {
@@ -141,7 +158,7 @@ v1::HeartbeatResponse Job::AnswerHeartbeatLocked(uint32_t rank) {
   return response;
 }
 
-absl::StatusOr<v1::HeartbeatResponse> Job::Heartbeat(const v1::HeartbeatRequest& request) {
+absl::StatusOr<v1::HeartbeatResponse> JobWorkers::Heartbeat(const v1::HeartbeatRequest& request) {
   v1::HeartbeatResponse response;
   bool failed_now = false;
   {
@@ -158,19 +175,35 @@ absl::StatusOr<v1::HeartbeatResponse> Job::Heartbeat(const v1::HeartbeatRequest&
   return response;
 }
 
-void Job::ExcuseSilence(absl::Duration gap) {
+void JobWorkers::ExcuseSilence(absl::Duration gap) {
   JobLock lock(record_.mutex());
   heartbeats_.Excuse(gap, record_.services().clock->Now());
 }
 
-void Job::ExpireWorkersLocked() {
+void JobWorkers::ExpireLost() {
+  bool failed_now = false;
+  {
+    JobLock lock(record_.mutex());
+    if (record_.ended()) return;
+    const bool failed_before = record_.state().membership().failed();
+    ExpireLostLocked();
+    failed_now = record_.state().membership().failed() && !failed_before;
+  }
+  if (failed_now) readers_.WakeAll();
+}
+
+absl::Duration JobWorkers::SilenceLocked(uint32_t rank) const {
+  return heartbeats_.Silence(rank, record_.services().clock->Now());
+}
+
+void JobWorkers::ExpireLostLocked() {
   if (record_.state().finished() || !record_.state().planning_failure().empty()) return;
   const absl::Time now = record_.services().clock->Now();
   for (uint32_t rank = 0; rank < record_.state().ranks(); ++rank) {
     if (!record_.state().membership().IsHeld(rank) || !heartbeats_.IsLost(rank, now)) continue;
-    FailWorkerLocked(store::v1::FAILURE_KIND_LOST, rank,
-                     absl::StrFormat("was lost: no heartbeat for %.1f s",
-                                     absl::ToDoubleSeconds(heartbeats_.Silence(rank, now))));
+    FailLocked(store::v1::FAILURE_KIND_LOST, rank,
+               absl::StrFormat("was lost: no heartbeat for %.1f s",
+                               absl::ToDoubleSeconds(heartbeats_.Silence(rank, now))));
   }
 }
 

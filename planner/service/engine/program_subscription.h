@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-class Job;
+class JobDelivery;
 
 // Holds no messages: a slow reader costs its place and what the transport holds, which StreamBudget counts,
 // and one that falls behind what is held gets OUT_OF_RANGE.
@@ -26,7 +26,7 @@ class ProgramSubscription {
   // The next program (a StreamProgramsResponse), Pending, or how the stream ends (OK: the job is finished).
   using Item = std::variant<Pending, ProgramBytes, absl::Status>;
 
-  ProgramSubscription(std::shared_ptr<Job> job, const v1::StreamProgramsRequest& request,
+  ProgramSubscription(std::shared_ptr<JobDelivery> delivery, const v1::StreamProgramsRequest& request,
                       WakeList::Wake wake);
   ~ProgramSubscription();
   ProgramSubscription(const ProgramSubscription&) = delete;
@@ -36,13 +36,13 @@ class ProgramSubscription {
   Item Next();
 
  private:
-  const std::shared_ptr<Job> job_;
+  const std::shared_ptr<JobDelivery> delivery_;
   const v1::StreamProgramsRequest request_;
   const absl::StatusOr<std::shared_ptr<void>> place_;
   uint64_t next_iteration_;
   // Strategies of which it was sent who is where.
   std::set<uint32_t> told_;
-  // Of Job::stream_readers_; nothing where it has no place.
+  // Of JobReaders::streams(); nothing where it has no place.
   const std::optional<uint64_t> reader_id_;
   const uint64_t wake_id_;
 };

@@ -1,4 +1,5 @@
-// Job: which batches it takes.
+#include "planner/service/engine/job_admission.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +7,7 @@
 #include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/retry_iteration.h"
-#include "planner/service/engine/job.h"
+#include "planner/service/engine/job_phase.h"
 #include "planner/service/engine/planning_room.h"
 
 namespace penstock {
@@ -26,8 +27,8 @@ size_t SamplesOf(const v1::Batch& batch) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
-                                                          const BatchPlanner& planner) const {
+absl::StatusOr<std::vector<int64_t>> JobAdmission::ValidateBatches(const v1::SubmitBatchesRequest& request,
+                                                                   const BatchPlanner& planner) const {
   const uint64_t end = record_.spec().training().iterations();
   std::vector<int64_t> planning_bytes;
   for (int i = 0; i < request.batches_size(); ++i) {
@@ -45,15 +46,8 @@ absl::StatusOr<std::vector<int64_t>> Job::ValidateBatches(const v1::SubmitBatche
   return planning_bytes;
 }
 
-Job::NewestPlanners Job::NewestPlannersLocked() const {
-  const auto revised =
-      revised_planners_.find({record_.CostsInEffectLocked().version(), record_.state().strategies().now()});
-  return {.registered = planner_,
-          .in_effect = revised == revised_planners_.end() ? nullptr : revised->second};
-}
-
-absl::Status Job::ValidateByAllCosts(const v1::SubmitBatchesRequest& request, const NewestPlanners& planners,
-                                     Submitted* submitted) const {
+absl::Status JobAdmission::ValidateByAllCosts(const v1::SubmitBatchesRequest& request,
+                                              const NewestPlanners& planners, Submitted* submitted) const {
   PENSTOCK_ASSIGN_OR_RETURN(submitted->planning_bytes, ValidateBatches(request, *planners.registered));
   submitted->fit_costs_in_effect =
       planners.in_effect == nullptr || std::ranges::all_of(request.batches(), [&](const v1::Batch& batch) {
@@ -62,12 +56,12 @@ absl::Status Job::ValidateByAllCosts(const v1::SubmitBatchesRequest& request, co
   return absl::OkStatus();
 }
 
-absl::Status Job::CheckAcceptsLocked() const {
+absl::Status JobAdmission::CheckAcceptsLocked() const {
   PENSTOCK_RETURN_IF_ERROR(record_.CheckLiveLocked());
-  switch (StateLocked()) {
+  switch (PhaseLocked(record_, planners_)) {
     case v1::JOB_STATE_FAILED:
       return absl::FailedPreconditionError(
-          absl::StrCat("job '", record_.id(), "' failed: ", StatusLocked().failure()));
+          absl::StrCat("job '", record_.id(), "' failed: ", FailureLocked(record_, planners_)));
     case v1::JOB_STATE_FINISHED:
       return absl::FailedPreconditionError(absl::StrCat("job '", record_.id(), "' is finished"));
     case v1::JOB_STATE_DRAINING:
@@ -78,7 +72,8 @@ absl::Status Job::CheckAcceptsLocked() const {
 }
 
 // For the batches of the request from `known` on. Who is refused may go on from `next` when it has waited.
-absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known, uint64_t next) const {
+absl::Status JobAdmission::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known,
+                                          uint64_t next) const {
   size_t samples = 0;
   for (int i = static_cast<int>(known); i < request.batches_size(); ++i)
     samples += SamplesOf(request.batches(i));
@@ -87,7 +82,7 @@ absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t
   return status.ok() ? status : WithRetryIteration(std::move(status), next);
 }
 
-absl::Status Job::CheckRoomAheadLocked() const {
+absl::Status JobAdmission::CheckRoomAheadLocked() const {
   const uint64_t completed = record_.state().progress().completed();
   const uint64_t next = record_.state().admission().next_iteration();
   const size_t bytes = record_.values().BatchBytesFrom(completed);
@@ -101,7 +96,7 @@ absl::Status Job::CheckRoomAheadLocked() const {
 
 // To look at a large batch takes milliseconds, and who feeds as fast as it can is refused most of the time:
 // what refuses new batches whatever they hold is asked first. Of batches that were seen the content decides.
-absl::Status Job::CheckMayAdmit(const v1::SubmitBatchesRequest& request) const {
+absl::Status JobAdmission::CheckMayAdmit(const v1::SubmitBatchesRequest& request) const {
   JobLock lock(record_.mutex());
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
   const Admission& admission = record_.state().admission();
@@ -117,7 +112,7 @@ absl::Status Job::CheckMayAdmit(const v1::SubmitBatchesRequest& request) const {
 }
 
 // Takes the batches that are new.
-absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted) {
+absl::Status JobAdmission::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted submitted) {
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
   const uint64_t completed = record_.state().progress().completed();
   const Admission& admission = record_.state().admission();
@@ -128,7 +123,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted
   const uint64_t next = admission.next_iteration();
   PENSTOCK_RETURN_IF_ERROR(CheckRoomAheadLocked());
   PENSTOCK_RETURN_IF_ERROR(TakeFromQuotas(request, known, next));
-  if (!submitted.fit_costs_in_effect) TakeBackCostsLocked();
+  if (!submitted.fit_costs_in_effect) costs_.TakeBackLocked();
   JobRecord::StoredBatches stored;
   store::v1::Event event;
   for (size_t i = known; i < hashes.size(); ++i) {
@@ -136,29 +131,23 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, Submitted
     stored.emplace_back(batch.iteration(), std::move(submitted.serialized[i]));
     event.mutable_batches_accepted()->add_hashes(hashes[i]);
     record_.values().PutBatch(std::make_shared<const v1::Batch>(batch), submitted.planning_bytes[i]);
-    accepted_[batch.iteration()] = submitted.asked;
+    traces_.NoteAcceptedLocked(batch.iteration(), submitted.asked);
     length_drift_.Add(batch);
   }
   const uint64_t end = next + stored.size();
-  record_.AppendLocked(std::move(event), std::move(stored), [this, end] {
-    {
-      JobLock lock(record_.mutex());
-      durable_batches_ = std::max(durable_batches_, end);
-    }
-    PlanMore();
-  });
+  record_.AppendLocked(std::move(event), std::move(stored), [this, end] { planning_.AddDurable(end); });
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBatchesRequest& request) {
+absl::StatusOr<v1::SubmitBatchesResponse> JobAdmission::Submit(const v1::SubmitBatchesRequest& request) {
   Submitted submitted;
   submitted.asked = record_.TimeOfDay();
   PENSTOCK_RETURN_IF_ERROR(CheckMayAdmit(request));
   NewestPlanners planners;
   {
     JobLock lock(record_.mutex());
-    PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
-    planners = NewestPlannersLocked();
+    PENSTOCK_RETURN_IF_ERROR(planners_.CheckPreparedLocked());
+    planners = planners_.NewestLocked();
   }
   PENSTOCK_RETURN_IF_ERROR(ValidateByAllCosts(request, planners, &submitted));
   // Once, for its hash and for the store, and before the lock is taken.
@@ -169,13 +158,13 @@ absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBat
   while (true) {
     {
       JobLock lock(record_.mutex());
-      if (planners == NewestPlannersLocked()) {
+      if (planners == planners_.NewestLocked()) {
         PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(submitted)));
         v1::SubmitBatchesResponse response;
         response.set_next_iteration(record_.state().admission().next_iteration());
         return response;
       }
-      planners = NewestPlannersLocked();
+      planners = planners_.NewestLocked();
     }
     // Strategies or costs were changed meanwhile.
     PENSTOCK_RETURN_IF_ERROR(ValidateByAllCosts(request, planners, &submitted));
