@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "penstock/v1/cost_profile.pb.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "penstock/v1/planner_service.pb.h"
@@ -20,10 +21,10 @@
 
 namespace penstock {
 
-// An iteration and the costs that it was planned with.
+// An iteration, and which ranks were slow by the costs that it was planned with.
 struct CostedIteration {
   HeldIteration values;
-  v1::CostProfile profile = {};
+  google::protobuf::RepeatedPtrField<v1::SlowRank> slow_ranks = {};
 };
 
 // Plans the batches of one job. Thread-safe, deterministic, and without side effects. What may take long

@@ -39,7 +39,7 @@ std::vector<CostedIteration> JobDiagnoses::LastMeasuredLocked() const {
        ++iteration) {
     CostedIteration one = {.values = record_.values().Held(iteration)};
     if (!IsMeasured(one.values, record_.state().ranks())) continue;
-    one.profile = record_.CostsOfLocked(iteration);
+    one.slow_ranks = record_.CostsOfLocked(iteration).slow_ranks();
     iterations.push_back(std::move(one));
   }
   return iterations;

@@ -221,12 +221,16 @@ absl::StatusOr<v1::JobDiagnosis> CorePlannerFactory::Diagnose(const std::vector<
                                                               core::StopToken stop) const {
   std::vector<core::MeasuredIteration> measured;
   std::deque<v1::Plan> plans;
+  // Of which nothing but slow ranks is asked.
+  std::deque<v1::CostProfile> profiles;
   for (const CostedIteration& iteration : iterations) {
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, iteration.values.plan->Plan());
     core::MeasuredIteration& one = measured.emplace_back();
     one.plan = &plans.emplace_back(std::move(plan));
-    one.profile = &iteration.profile;
+    v1::CostProfile& profile = profiles.emplace_back();
+    *profile.mutable_slow_ranks() = iteration.slow_ranks;
+    one.profile = &profile;
     for (const ReportPtr& report : iteration.values.reports) one.reports.push_back(report.get());
   }
   PENSTOCK_ASSIGN_OR_RETURN(const core::Timeline timeline, core::TimelineOfIterations(measured));
