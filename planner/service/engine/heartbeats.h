@@ -33,7 +33,7 @@ class Heartbeats {
   }
 
   // How often workers are to send one.
-  absl::Duration interval() const { return std::min(timeout_ / 5, absl::Milliseconds(500)); }
+  absl::Duration interval() const { return std::min(timeout_ / 5, absl::Seconds(1)); }
 
  private:
   struct Worker {

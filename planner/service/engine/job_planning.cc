@@ -226,7 +226,8 @@ void JobPlanning::KeepPlanLocked(PlannedBatch planned) {
     FailRanksWithAnotherPlanLocked(iteration);
   }
   readers_.HoldBackLocked(iteration);
-  const bool is_far_ahead = iteration > record_.state().progress().completed() + kPlansNeededNow;
+  const bool is_needed_now = iteration <= record_.state().progress().completed() + kPlansNeededNow ||
+                             !readers_.streams().AreWorkers();
   store::v1::Event event;
   *event.mutable_iteration_planned() = std::move(planned.figures);
   record_.AppendLocked(
@@ -238,7 +239,7 @@ void JobPlanning::KeepPlanLocked(PlannedBatch planned) {
         }
         readers_.WakeAll();
       },
-      is_far_ahead ? Urgency::kSoon : Urgency::kNow);
+      is_needed_now ? Urgency::kNow : Urgency::kSoon);
 }
 
 void JobPlanning::FailRanksWithAnotherPlanLocked(uint64_t iteration) {

@@ -1,6 +1,7 @@
 // Who reads programs of a job now, and what it reads. Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -22,6 +23,12 @@ class StreamReaders {
   void Remove(uint64_t id) {
     MutexLock lock(&mutex_);
     requests_.erase(id);
+  }
+
+  // Workers train what they read, each iteration after the one before; others may want a plan for itself.
+  bool AreWorkers() const {
+    MutexLock lock(&mutex_);
+    return std::ranges::all_of(requests_, [](const auto& one) { return one.second.incarnation() != 0; });
   }
 
   // What they asked for when they began.

@@ -41,7 +41,7 @@ struct JournalOptions {
   // Of one transaction, unless one change has more: so long everybody else waits.
   size_t max_group_bytes = size_t{1} << 20;
   // So long at most changes wait that are to be written soon, where nothing urgent comes.
-  absl::Duration patience = absl::Milliseconds(20);
+  absl::Duration patience = absl::Milliseconds(500);
   absl::Duration shortest_pause = absl::Milliseconds(20);
   absl::Duration longest_pause = absl::Seconds(1);
 };
