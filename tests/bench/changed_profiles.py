@@ -69,8 +69,9 @@ def change_all(costs, factor):
     for layer in costs["layers"]:
         change_layer(layer, factor)
     multiply_times(costs.get(key_of(costs, "embedding_forward"), {}), factor)
-    optimizer = key_of(costs, "optimizer_ns_per_parameter_byte")
-    costs[optimizer] = costs.get(optimizer, 0) * factor
+    for name in ("optimizer_ns_per_parameter_byte", "optimizer_fixed_ns"):
+        optimizer = key_of(costs, name)
+        costs[optimizer] = costs.get(optimizer, 0) * factor
     change_links(costs["cluster"], factor)
 
 

@@ -127,6 +127,11 @@ def reduce_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
     return (1 if shard_optimizer_state else 2) * half_ring(costs, stage, pipeline, tensor)
 
 
+def fixed_step(profile):
+    """What a rank's OPTIMIZER_STEP takes however little it updates."""
+    return round_half_up(profile.optimizer_fixed_ns)
+
+
 def optimizer_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
     """Of one stage of a rank of a tensor rank."""
     per_byte = costs.profile.optimizer_ns_per_parameter_byte

@@ -196,6 +196,7 @@ def _file(name, model, profile, dtype):
         "state_bytes_per_parameter_byte": 8.03,
         "sharded_state_bytes_per_parameter_byte": 6.01,
         "optimizer_ns_per_parameter_byte": 0.0137,
+        "optimizer_fixed_ns": 2307.61,
         "bytes_per_element": {"FLOAT64": 8, "FLOAT32": 4, "BFLOAT16": 2}[dtype],
         "cluster": {
             "memory_bytes": "400000000",

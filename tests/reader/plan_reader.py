@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import habits
 import rules
-from durations import optimizer_duration, rank_parameter_bytes, reduce_duration
+from durations import fixed_step, optimizer_duration, rank_parameter_bytes, reduce_duration
 from exchange import NAMES, PassExchange
 from execution import times
 from memory import largest_account, static_bytes, static_bytes_with_share
@@ -207,7 +207,8 @@ def _update_duration(reading, world_costs, rank, item, stage):
         return 0
     if reading.world.parameter_shares:
         return world_costs.share_duration(rank)
-    return sum(optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded) for held in pipeline.stages_of(rank))
+    updates = (optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded) for held in pipeline.stages_of(rank))
+    return fixed_step(costs.profile) + sum(updates)
 
 
 def _compare_exchange(item, expected, place, report):

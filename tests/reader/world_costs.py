@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from costs import Costs, round_half_up
-from durations import all_parameter_bytes, rank_parameter_bytes
+from durations import all_parameter_bytes, fixed_step, rank_parameter_bytes
 from exchange import Exchanges
 from reading import PASSES
 from stages import Pipeline
@@ -48,7 +48,7 @@ class WorldCosts:
 
     def share_duration(self, rank):
         """The OPTIMIZER_STEP of a share."""
-        duration = round_half_up(self.bytes_of_share(rank) * self._profile.optimizer_ns_per_parameter_byte)
+        duration = fixed_step(self._profile) + round_half_up(self.bytes_of_share(rank) * self._profile.optimizer_ns_per_parameter_byte)
         slowness = self.of_rank(rank).costs.slowness([rank])
         if len(set(self._weights)) == 1 or slowness == 1:
             return duration

@@ -14,17 +14,16 @@
 #include "common/status/status_macros.h"
 #include "worker/model/architecture.h"
 #include "worker/model/stage_checks.h"
-#include "worker/optimizer/adamw.h"
 #include "worker/profile/fit.h"
 #include "worker/profile/measure_copies.h"
 #include "worker/profile/measure_link.h"
+#include "worker/profile/measure_optimizer.h"
 #include "worker/profile/measured_passes.h"
 #include "worker/profile/measured_shapes.h"
 #include "worker/profile/measuring_time.h"
 #include "worker/profile/memory.h"
 #include "worker/profile/stage_run.h"
 #include "worker/profile/windowed_layers.h"
-#include "worker/torch/boundary.h"
 
 namespace penstock::worker {
 namespace {
@@ -80,27 +79,6 @@ TokenFigures EmbeddedFigures(const MicroBatch& shape, int64_t) {
   return {.target = figures.source > 0 ? figures.source : figures.target};
 }
 
-// For each byte of parameters.
-absl::StatusOr<double> MeasureOptimizer(const StageRun& run) {
-  std::vector<const FlatParameters*> parameters;
-  double bytes = 0;
-  for (const auto& stage : run.stages()) {
-    parameters.push_back(&stage->flat_parameters());
-    bytes += ParameterBytes(*stage);
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(const auto optimizer, AdamW::Create(TrainingConfig(), parameters));
-  std::vector<double> times;
-  for (uint64_t step = 0; step < 4; ++step) {
-    const double start = run.clocks().work();
-    PENSTOCK_RETURN_IF_ERROR(optimizer->SumsOfSquares().status());
-    PENSTOCK_RETURN_IF_ERROR(RunTorch("the norms by part", [&] { optimizer->part_squares().OfGradients(); }));
-    PENSTOCK_RETURN_IF_ERROR(optimizer->Step(step, 1));
-    for (const auto& stage : run.stages()) stage->ZeroGradients();
-    times.push_back(run.clocks().work() - start);
-  }
-  return Median(times) / bytes;
-}
-
 // What is measured one after the other, with its share of the time.
 class Measurement {
  public:
@@ -147,12 +125,11 @@ class Measurement {
 
   absl::Status Decoder(MeasuredProfile& profile) {
     const double share = IsT5() || dense_.has_value() ? kLayerShare / 2 : kLayerShare;
-    PENSTOCK_ASSIGN_OR_RETURN(profile.layer,
-                              Layer("layer", config_, share, &profile.optimizer_ns_per_parameter_byte));
+    PENSTOCK_ASSIGN_OR_RETURN(profile.layer, Layer("layer", config_, share, &profile.step));
     profile.layer.parameter_bytes = DecoderParameterBytes(config_);
     profile.layer.bytes = DecoderLayerBytes(config_, ScoresPerChunk());
     if (!dense_.has_value()) return absl::OkStatus();
-    PENSTOCK_ASSIGN_OR_RETURN(profile.dense, Layer("dense", *dense_, share, /*optimizer_ns=*/nullptr));
+    PENSTOCK_ASSIGN_OR_RETURN(profile.dense, Layer("dense", *dense_, share, /*step=*/nullptr));
     profile.dense->parameter_bytes = DenseParameterBytes(model_);
     profile.dense->bytes = DenseLayerBytes(model_, ScoresPerChunk());
     return absl::OkStatus();
@@ -195,7 +172,7 @@ class Measurement {
     profile.layer.Scale(scale);
     profile.head.Scale(scale);
     profile.embedding_forward.Scale(scale);
-    profile.optimizer_ns_per_parameter_byte *= scale;
+    profile.step.Scale(scale);
     profile.spread = spreads_.empty() ? 0 : Median(spreads_);
     profile.disturbance = interference_.Describe();
   }
@@ -220,9 +197,9 @@ class Measurement {
   }
 
   // Times of the decoder, or of a decoder-only model, all of whose layers are alike but for their windows.
-  // `optimizer_ns`: may be null.
+  // `step`: may be null.
   absl::StatusOr<MeasuredLayer> Layer(const std::string& name, const ModelConfig& model, double share,
-                                      double* optimizer_ns) {
+                                      MeasuredStep* step) {
     const int64_t number = IsT5() ? model.layers - 1 : 0;
     const WindowedLayers windows = WindowedLayersOf(model);
     if (windows.differ()) share /= 2;
@@ -243,8 +220,8 @@ class Measurement {
     MeasuredLayer layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
     if (model.experts > 0) PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, layer));
-    if (optimizer_ns != nullptr) {
-      PENSTOCK_ASSIGN_OR_RETURN(*optimizer_ns, MeasureOptimizer(run));
+    if (step != nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(*step, MeasureOptimizer(run));
     }
     return layer;
   }

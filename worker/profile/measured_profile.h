@@ -118,6 +118,19 @@ struct MeasuredLayer {
   }
 };
 
+// The optimizer step of a rank.
+struct MeasuredStep {
+  // However few parameters it has.
+  double fixed_ns = 0;
+  // For each byte of them.
+  double parameter_byte_ns = 0;
+
+  void Scale(double by) {
+    fixed_ns *= by;
+    parameter_byte_ns *= by;
+  }
+};
+
 struct MeasuredLink {
   double bytes_per_second = 0;
   int64_t latency_ns = 0;
@@ -142,7 +155,7 @@ struct MeasuredProfile {
   MeasuredTime embedding_forward;
   double state_bytes_per_parameter_byte = 0;
   double sharded_state_bytes_per_parameter_byte = 0;
-  double optimizer_ns_per_parameter_byte = 0;
+  MeasuredStep step;
   // Between two ranks of this machine, of transfers and of what passes exchange. The latter link is all 0
   // where it was not measured.
   MeasuredLink link;

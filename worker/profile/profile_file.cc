@@ -99,7 +99,8 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   *proto.mutable_embedding_forward() = ToProto(profile.embedding_forward);
   proto.set_state_bytes_per_parameter_byte(profile.state_bytes_per_parameter_byte);
   proto.set_sharded_state_bytes_per_parameter_byte(profile.sharded_state_bytes_per_parameter_byte);
-  proto.set_optimizer_ns_per_parameter_byte(profile.optimizer_ns_per_parameter_byte);
+  proto.set_optimizer_ns_per_parameter_byte(profile.step.parameter_byte_ns);
+  proto.set_optimizer_fixed_ns(profile.step.fixed_ns);
   v1::Cluster& cluster = *proto.mutable_cluster();
   cluster.set_memory_bytes(profile.memory_bytes);
   cluster.set_intra_node_bytes_per_second(profile.link.bytes_per_second);

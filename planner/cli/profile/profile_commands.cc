@@ -102,6 +102,12 @@ std::string Training(const v1::CostProfile& profile) {
                          profile.training_factor());
 }
 
+// Of profiles that say it.
+std::string FixedStep(const v1::CostProfile& profile) {
+  if (profile.optimizer_fixed_ns() == 0) return "";
+  return absl::StrFormat(" and %.3g us", profile.optimizer_fixed_ns() / 1e3);
+}
+
 std::string Describe(const v1::CostProfile& profile) {
   const v1::Cluster& cluster = profile.cluster();
   return absl::StrCat(
@@ -114,10 +120,10 @@ std::string Describe(const v1::CostProfile& profile) {
       SlowRanks(profile), DescribeSlowLinks(profile), UnevenExperts(profile), Noise(profile),
       Training(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
-                      "--shard-optimizer-state; a step takes %.3g ns a byte\n\n",
+                      "--shard-optimizer-state; a step takes %.3g ns a byte%s\n\n",
                       profile.state_bytes_per_parameter_byte(),
                       profile.sharded_state_bytes_per_parameter_byte(),
-                      profile.optimizer_ns_per_parameter_byte()));
+                      profile.optimizer_ns_per_parameter_byte(), FixedStep(profile)));
 }
 
 std::string Table(const ProfileFigures& figures) {

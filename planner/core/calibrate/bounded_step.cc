@@ -92,6 +92,7 @@ v1::CostProfile BoundedStep(const v1::CostProfile& before, v1::CostProfile revis
   if (revised.has_embedding_forward()) Bound(before.embedding_forward(), revised.mutable_embedding_forward());
   revised.set_optimizer_ns_per_parameter_byte(
       Bounded(before.optimizer_ns_per_parameter_byte(), revised.optimizer_ns_per_parameter_byte()));
+  revised.set_optimizer_fixed_ns(Bounded(before.optimizer_fixed_ns(), revised.optimizer_fixed_ns()));
   Bound(before.cluster(), revised.mutable_cluster());
   revised.set_waiting_share(BoundedWaiting(before.waiting_share(), revised.waiting_share()));
   return revised;

@@ -122,8 +122,9 @@ v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture archi
   const double embedding = factors.embedding * factors.all;
   if (revised.has_embedding_forward())
     Multiply({embedding, embedding, embedding}, revised.mutable_embedding_forward());
-  revised.set_optimizer_ns_per_parameter_byte(revised.optimizer_ns_per_parameter_byte() * factors.optimizer *
-                                              factors.all);
+  const double step = factors.optimizer * factors.all;
+  revised.set_optimizer_ns_per_parameter_byte(revised.optimizer_ns_per_parameter_byte() * step);
+  revised.set_optimizer_fixed_ns(revised.optimizer_fixed_ns() * step);
   ReviseLinks(factors.links, revised.mutable_cluster());
   if (factors.slow_ranks.has_value()) {
     revised.clear_slow_ranks();

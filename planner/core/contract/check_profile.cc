@@ -345,6 +345,7 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   }
   PENSTOCK_RETURN_IF_ERROR(
       Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));
+  PENSTOCK_RETURN_IF_ERROR(Check("optimizer_fixed_ns", profile.optimizer_fixed_ns(), kPassNs));
   PENSTOCK_RETURN_IF_ERROR(CheckSlowRanks(profile));
   PENSTOCK_RETURN_IF_ERROR(CheckSlowLinks(profile));
   PENSTOCK_RETURN_IF_ERROR(CheckExpertLoads(profile));

@@ -212,6 +212,7 @@ absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architect
   profile.state_bytes_per_parameter_byte = proto.state_bytes_per_parameter_byte();
   profile.sharded_state_bytes_per_parameter_byte = proto.sharded_state_bytes_per_parameter_byte();
   profile.optimizer_ns_per_parameter_byte = proto.optimizer_ns_per_parameter_byte();
+  profile.optimizer_fixed_ns = proto.optimizer_fixed_ns();
   profile.cluster = ClusterFromProto(proto.cluster());
   profile.slow_ranks = SlowRanksFromProto(proto);
   profile.slow_links = SlowLinksFromProto(proto);

@@ -472,21 +472,23 @@ int64_t CostModel::WholeIterationNs(int position) const {
   for (int stage = 0; stage < stages() && !has_shares_; ++stage) {
     if (position_of(stage) == position) ns += OptimizerNs(stage);
   }
-  return ns;
+  return has_shares_ ? ns : ns + FixedStepNs();
 }
 
 int64_t CostModel::StepNs(int rank) const {
   if (has_shares_) {
-    const int64_t ns =
-        RoundToInteger(ShareOfParameters(share_weights_.Of(rank)) * profile_.optimizer_ns_per_parameter_byte);
+    const int64_t ns = FixedStepNs() + RoundToInteger(ShareOfParameters(share_weights_.Of(rank)) *
+                                                      profile_.optimizer_ns_per_parameter_byte);
     if (share_weights_.alike() || slowness_[rank] <= 1) return ns;
     return RoundToInteger(static_cast<double>(ns) * slowness_[rank]);
   }
   const int tensor = topology().PlaceOf(rank).tensor;
-  int64_t sum = 0;
+  int64_t sum = FixedStepNs();
   for (const int stage : topology().StagesOf(rank)) sum += OptimizerNs(stage, tensor);
   return sum;
 }
+
+int64_t CostModel::FixedStepNs() const { return RoundToInteger(profile_.optimizer_fixed_ns); }
 
 int64_t CostModel::GatherNs(int rank) const {
   if (has_shares_ || !divided_state_) return 0;

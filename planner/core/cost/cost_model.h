@@ -168,8 +168,8 @@ class CostModel {
   // Of the slowest tensor rank.
   int64_t ReduceNs(int stage) const;
   int64_t OptimizerNs(int stage) const;
-  // The optimizer step of a rank: the updates of all its stages, or of its share; where shares differ, a slow
-  // rank's takes as many times as long as its passes.
+  // The optimizer step of a rank: its fixed part, and the updates of all its stages, or of its share; where
+  // shares differ, a slow rank's takes as many times as long as its passes.
   int64_t StepNs(int rank) const;
   // What of it is the all-gather of parameters after the updates: 0 where the state is not divided, or in
   // shares.
@@ -225,6 +225,8 @@ class CostModel {
   int64_t StaticBytesAt(int position, int64_t weight) const;
   // Of the slowest rank, where there are shares.
   int64_t LongestStepNs() const;
+  // Of a rank's step, once.
+  int64_t FixedStepNs() const;
   void ReadWeights();
   int ranks_of_world() const { return world_.ranks > 0 ? world_.ranks : topology_.ranks(); }
   WorldReshard Reshard() const;

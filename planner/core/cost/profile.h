@@ -148,6 +148,8 @@ struct Profile {
   double state_bytes_per_parameter_byte = 0;
   double sharded_state_bytes_per_parameter_byte = 0;
   double optimizer_ns_per_parameter_byte = 0;
+  // Of a rank's step, once.
+  double optimizer_fixed_ns = 0;
   Cluster cluster;
   // Ascending by rank.
   std::vector<SlowRank> slow_ranks;

@@ -26,6 +26,7 @@ double TokenNs(const v1::CostProfile& profile) { return profile.layers(0).forwar
 TEST(BoundedStepTest, EveryCostIsWithinAFactorOfTwoOfTheVersionBefore) {
   v1::CostProfile before = TwoByTwo().profile();
   before.mutable_embedding_forward()->set_target_token_ns(2);
+  before.set_optimizer_fixed_ns(300);
   before.mutable_layers(0)->mutable_backward_input()->set_target_token_ns(8);
   before.mutable_layers(0)->mutable_backward_weight()->set_target_token_ns(6);
   for (const double by : {5.0, 0.2}) {
@@ -49,6 +50,7 @@ TEST(BoundedStepTest, EveryCostIsWithinAFactorOfTwoOfTheVersionBefore) {
     EXPECT_DOUBLE_EQ(step.embedding_forward().target_token_ns(), bounded * 2);
     EXPECT_DOUBLE_EQ(step.optimizer_ns_per_parameter_byte(),
                      bounded * before.optimizer_ns_per_parameter_byte());
+    EXPECT_DOUBLE_EQ(step.optimizer_fixed_ns(), bounded * 300);
     EXPECT_DOUBLE_EQ(step.cluster().intra_node_bytes_per_second(),
                      before.cluster().intra_node_bytes_per_second() / bounded);
     EXPECT_DOUBLE_EQ(step.cluster().inter_node_bytes_per_second(),

@@ -455,6 +455,32 @@ TEST(CostModelTest, TransfersBetweenNodesUseTheSlowerLink) {
   EXPECT_EQ(costs.TransferNs(1000, 3, 4), 500 + 5000);
 }
 
+TEST(CostModelTest, AStepHasItsFixedPartOnceWhateverTheRankUpdates) {
+  for (const bool divided : {false, true}) {
+    v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+    job.mutable_planning()->set_shard_optimizer_state(divided);
+    const CostModel without = ModelOf(job);
+    job.mutable_profile()->set_optimizer_fixed_ns(1234.5);
+    const CostModel with = ModelOf(job);
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(with.StepNs(rank), without.StepNs(rank) + 1235);
+      EXPECT_EQ(with.GatherNs(rank), without.GatherNs(rank));
+    }
+    for (int position = 0; position < 2; ++position)
+      EXPECT_EQ(with.WholeIterationNs(position), without.WholeIterationNs(position) + 1235);
+  }
+}
+
+TEST(CostModelTest, TheStepOfAShareHasTheFixedPartToo) {
+  v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_parameter_shares(true);
+  const CostModel without = ModelOf(job);
+  job.mutable_profile()->set_optimizer_fixed_ns(1000);
+  const CostModel with = ModelOf(job);
+  EXPECT_EQ(with.StepNs(3), without.StepNs(3) + 1000);
+  EXPECT_EQ(with.WholeIterationNs(1), without.WholeIterationNs(1) + 1000);
+}
+
 TEST(CostModelTest, ADividedStateIsUpdatedInSharesAndGatheredInTheStep) {
   v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   const CostModel whole = ModelOf(job);

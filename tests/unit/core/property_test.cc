@@ -33,6 +33,7 @@ RandomJobLimits Limits() {
   limits.windows_percent = 25;
   limits.backward_forms_percent = 25;
   limits.calls_percent = 20;
+  limits.fixed_step_percent = 30;
   return limits;
 }
 

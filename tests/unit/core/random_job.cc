@@ -447,6 +447,9 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   if (rows.Chance(25)) RandomRows(&rows, job.mutable_profile());
   Random calls(seed + (uint64_t{12} << 40));
   if (calls.Chance(limits.calls_percent)) RandomCalls(&calls, job.mutable_profile());
+  Random step(seed + (uint64_t{15} << 40));
+  if (step.Chance(limits.fixed_step_percent))
+    job.mutable_profile()->set_optimizer_fixed_ns(0.3 * step.Range(1, 20000));
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));

@@ -54,6 +54,8 @@ struct RandomJobLimits {
   uint32_t backward_forms_percent = 0;
   // Of so many jobs in a hundred kernels of attention make something for all rows of a call.
   uint32_t calls_percent = 0;
+  // Of so many optimizer steps have a fixed part.
+  uint32_t fixed_step_percent = 0;
 };
 
 struct RandomPlanningCase {

@@ -109,8 +109,9 @@ TEST(MeasureProfile, TheTimesOfAGptAreThoseOfItsPasses) {
     ExpectRatiosOfALayer(profile.layer);
     EXPECT_LT(profile.head.backward_ratio_none, 0.01) << "the head's work is done when its forward pass ends";
     EXPECT_EQ(profile.head.backward_input_share, 1);
-    EXPECT_GT(profile.optimizer_ns_per_parameter_byte, 0);
-    EXPECT_LT(profile.optimizer_ns_per_parameter_byte, 1);
+    EXPECT_GT(profile.step.parameter_byte_ns, 0);
+    EXPECT_LT(profile.step.parameter_byte_ns, 1);
+    EXPECT_GT(profile.step.fixed_ns, 0) << "the norm of all gradients, whatever they are";
     EXPECT_GT(profile.link.bytes_per_second, 1e6);
     EXPECT_GT(profile.link.latency_ns, 0);
     EXPECT_GT(profile.memory_bytes, 1 << 20);

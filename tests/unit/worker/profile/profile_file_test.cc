@@ -27,6 +27,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   measured.head.bytes.peak.target = 77;
   measured.layer.tensor = {{.degree = 2, .efficiency = 0.875, .forward = {.target_token_ns = 1.25}},
                            {.degree = 8, .efficiency = 0.5, .forward = {.target_token_ns = 0.5}}};
+  measured.step = {.fixed_ns = 1500, .parameter_byte_ns = 0.25};
   measured.link = {5e9, 1234};
   measured.collective = {{3e9, 4321}, 0.75};
   measured.copy_bytes_per_second = 2e9;
@@ -71,6 +72,8 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(file.profile().cluster().inter_node_collective_latency_ns(), 4321);
   EXPECT_EQ(file.profile().cluster().exchange_overlap(), 0.75);
   EXPECT_EQ(file.profile().cluster().copy_bytes_per_second(), 2e9);
+  EXPECT_EQ(file.profile().optimizer_fixed_ns(), 1500);
+  EXPECT_EQ(file.profile().optimizer_ns_per_parameter_byte(), 0.25);
   EXPECT_EQ(file.profile().bytes_per_element(), 2U);
 }
 
