@@ -98,9 +98,8 @@ absl::Status StageRun::Prepare(const MicroBatch& given) {
     tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
   }
   PENSTOCK_ASSIGN_OR_RETURN(
-      const TokenBatch staged,
-      MakeTokenBatch(shape, tokens, config_, TokenNeedsOf(config_, range_), place_, rank_->place()));
-  PENSTOCK_ASSIGN_OR_RETURN(tokens_, ToDevice(staged, place_));
+      staged_, MakeTokenBatch(shape, tokens, config_, TokenNeedsOf(config_, range_), place_, rank_->place()));
+  PENSTOCK_ASSIGN_OR_RETURN(tokens_, ToDevice(staged_, place_));
   return RunTorch("a profile's input", [&] {
     input_ = range_.first ? at::Tensor() : Activation(shape, range_.first_layer);
     output_gradient_ = range_.last ? at::Tensor() : Activation(shape, range_.first_layer + range_.layers);
@@ -129,8 +128,18 @@ absl::StatusOr<PassTimes> StageRun::Once(const PassKind& kind) {
   return times;
 }
 
+// What a worker does at a LOAD, and first of all in the passes of stages without one: there it is next to
+// nothing, once for all layers of the stage, and no part of what one of them takes.
+absl::Status StageRun::Load(StageInFlight& pass) const {
+  pass.tokens = tokens_;
+  if (!TokenNeedsOf(config_, range_).any()) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(pass.tokens, ToDevice(staged_, place_));
+  return absl::OkStatus();
+}
+
 absl::Status StageRun::Forward(const LayerRecompute& recompute, StageInFlight& pass) const {
-  PENSTOCK_ASSIGN_OR_RETURN(pass.forward, pass.stage->Forward(shape_, tokens_, input_, recompute,
+  PENSTOCK_RETURN_IF_ERROR(Load(pass));
+  PENSTOCK_ASSIGN_OR_RETURN(pass.forward, pass.stage->Forward(shape_, pass.tokens, input_, recompute,
                                                               static_cast<double>(shape_.computed_tokens),
                                                               /*needed=*/{}));
   return absl::OkStatus();

@@ -58,17 +58,21 @@ class StageRun {
   // Before the passes of a micro-batch. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
   absl::Status Prepare(const MicroBatch& given);
   // The one that is prepared, with the next of the stages; of a GPU with some in a row, and the mean counts.
-  // Possible errors: those of the passes.
+  // The forward pass of a stage that embeds tokens, or has a loss, includes its LOAD, which takes no time in
+  // a plan (execution.md, section 7). Possible errors: those of the passes.
   absl::StatusOr<PassTimes> Once(const PassKind& kind);
 
  private:
   struct StageInFlight {
     Stage* stage = nullptr;
+    // As LOAD leaves them for the stage.
+    TokenBatch tokens = {};
     StageForward forward = {};
     SplitBackward::PutAside put_aside = {};
   };
 
   MicroBatch OnFirstContext(MicroBatch shape) const;
+  absl::Status Load(StageInFlight& pass) const;
   absl::Status Forward(const LayerRecompute& recompute, StageInFlight& pass) const;
   absl::Status Backward(StageInFlight& pass) const;
   absl::Status BackwardInput(StageInFlight& pass) const;
@@ -90,6 +94,8 @@ class StageRun {
   size_t turn_ = 0;
   // What is prepared.
   MicroBatch shape_;
+  // On the host, as the thread that reads ahead leaves them.
+  TokenBatch staged_;
   TokenBatch tokens_;
   at::Tensor input_;
   at::Tensor output_gradient_;
