@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "worker/model/architecture.h"
 #include "worker/model/stage_checks.h"
 #include "worker/profile/fit.h"
 #include "worker/profile/measure_copies.h"
 #include "worker/profile/measure_link.h"
+#include "worker/profile/measure_memory.h"
 #include "worker/profile/measure_optimizer.h"
 #include "worker/profile/measured_passes.h"
 #include "worker/profile/measured_shapes.h"
@@ -35,8 +38,9 @@ constexpr const char* kPulse = "pulse";
 constexpr double kLayerShare = 0.55;
 constexpr double kHeadShare = 0.3;
 constexpr double kEmbeddingShare = 0.1;
-// Of the time of whole layers, what each tensor degree takes beside it.
+// Of the time of whole layers, what each tensor degree takes beside it, and what bytes take.
 constexpr double kTensorShare = 0.3;
+constexpr double kMemoryShare = 0.1;
 
 MeasuredLayer ToLayer(const MeasuredPasses& passes) {
   MeasuredLayer layer;
@@ -67,6 +71,15 @@ TokenFigures SourceFigures(const MicroBatch& shape, int64_t) {
           .source_square = figures.source_square,
           .packed_rows = figures.packed_rows,
           .source_call_square = figures.source_call_square};
+}
+
+int64_t LongestOf(const std::vector<MicroBatch>& shapes) {
+  uint32_t longest = 0;
+  for (const MicroBatch& shape : shapes) {
+    longest = std::max({longest, *std::ranges::max_element(shape.input_tokens),
+                        *std::ranges::max_element(shape.target_tokens)});
+  }
+  return longest;
 }
 
 // Head and embedding do not care how tokens are divided into rows. Their times include the LOADs of the
@@ -120,19 +133,21 @@ class Measurement {
     MeasuredLayer layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
     layer.parameter_bytes = EncoderParameterBytes(config_);
-    layer.bytes = EncoderLayerBytes(config_, ScoresPerChunk());
+    PENSTOCK_ASSIGN_OR_RETURN(layer.bytes, BytesOf(run, part, EncoderLayerBytes(config_, ScoresPerChunk())));
     return layer;
   }
 
   absl::Status Decoder(MeasuredProfile& profile) {
     const double share = IsT5() || dense_.has_value() ? kLayerShare / 2 : kLayerShare;
-    PENSTOCK_ASSIGN_OR_RETURN(profile.layer, Layer("layer", config_, share, &profile.step));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        profile.layer,
+        Layer("layer", config_, share, DecoderLayerBytes(config_, ScoresPerChunk()), &profile.step));
     profile.layer.parameter_bytes = DecoderParameterBytes(config_);
-    profile.layer.bytes = DecoderLayerBytes(config_, ScoresPerChunk());
     if (!dense_.has_value()) return absl::OkStatus();
-    PENSTOCK_ASSIGN_OR_RETURN(profile.dense, Layer("dense", *dense_, share, /*step=*/nullptr));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        profile.dense,
+        Layer("dense", *dense_, share, DenseLayerBytes(model_, ScoresPerChunk()), /*step=*/nullptr));
     profile.dense->parameter_bytes = DenseParameterBytes(model_);
-    profile.dense->bytes = DenseLayerBytes(model_, ScoresPerChunk());
     return absl::OkStatus();
   }
 
@@ -176,6 +191,7 @@ class Measurement {
     profile.step.Scale(scale);
     profile.spread = spreads_.empty() ? 0 : Median(spreads_);
     profile.disturbance = interference_.Describe();
+    profile.memory_differences = absl::StrJoin(memory_, "; ");
   }
 
  private:
@@ -197,10 +213,10 @@ class Measurement {
     return StageRun::Create(model, part.range, group, layers_, place_, time_.clocks());
   }
 
-  // Times of the decoder, or of a decoder-only model, all of whose layers are alike but for their windows.
-  // `step`: may be null.
+  // Times and bytes of the decoder, or of a decoder-only model, all of whose layers are alike but for their
+  // windows. `counted`: what the bytes should be. `step`: may be null.
   absl::StatusOr<MeasuredLayer> Layer(const std::string& name, const ModelConfig& model, double share,
-                                      MeasuredStep* step) {
+                                      const LayerBytes& counted, MeasuredStep* step) {
     const int64_t number = IsT5() ? model.layers - 1 : 0;
     const WindowedLayers windows = WindowedLayersOf(model);
     if (windows.differ()) share /= 2;
@@ -208,6 +224,7 @@ class Measurement {
         name, {number, 1, false, false}, FiguresOfLayer(windows.first(), IsT5()), share, &model};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
+    PENSTOCK_ASSIGN_OR_RETURN(LayerBytes bytes, BytesOf(run, part, counted));
     if (windows.differ()) {
       const Part other = {absl::StrCat(name, " without window"),
                           {windows.without_window, 1, false, false},
@@ -217,8 +234,11 @@ class Measurement {
       PENSTOCK_ASSIGN_OR_RETURN(StageRun without, Create(other));
       PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses whole, Shapes(without, other, /*layer=*/true));
       passes = MeanOfLayers(passes, whole, windows);
+      PENSTOCK_ASSIGN_OR_RETURN(const LayerBytes of_other, BytesOf(without, other, counted));
+      bytes = LargerOf(bytes, of_other);
     }
     MeasuredLayer layer = ToLayer(passes);
+    layer.bytes = bytes;
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
     if (model.experts > 0) PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, layer));
     if (step != nullptr) {
@@ -232,9 +252,24 @@ class Measurement {
         MeasuredPasses passes,
         MeasureShapes(run, shapes_, part.figures, layer, part.share * budget_ns_, {&kept_, part.name}));
     interference_.Add(passes.interference);
+    visited_ = passes.forward.size();
     // Head and embedding of short samples are a few microseconds, of which repeats differ more.
     if (layer) spreads_.insert(spreads_.end(), passes.spreads.begin(), passes.spreads.end());
     return passes;
+  }
+
+  // Of shapes that there was time for: larger ones would take too much.
+  absl::StatusOr<LayerBytes> BytesOf(StageRun& run, const Part& part, const LayerBytes& counted) {
+    const int64_t longest = LongestOf(shapes_);
+    const std::vector<MicroBatch> shapes =
+        MemoryShapes(absl::MakeConstSpan(shapes_).first(visited_), longest);
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const LayerBytes bytes,
+        MeasureLayerBytes(run, shapes, part.figures, counted, longest, kMemoryShare * part.share * budget_ns_,
+                          {&kept_, absl::StrCat(part.name, " bytes")}));
+    const std::string differences = DifferencesOf(bytes, counted);
+    if (!differences.empty()) memory_.push_back(absl::StrCat(part.name, ": ", differences));
+    return bytes;
   }
 
   // At each degree, on shapes that `passes` are of.
@@ -298,6 +333,10 @@ class Measurement {
   MeasuringTime time_;
   Interference interference_;
   std::vector<double> spreads_;
+  // Of the stage that was measured last.
+  size_t visited_ = 0;
+  // By layer, where bytes are not as they are counted.
+  std::vector<std::string> memory_;
 };
 
 }  // namespace

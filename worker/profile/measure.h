@@ -1,6 +1,7 @@
 // Measures a cost profile of a model on this machine: one layer, head, embedding, optimizer and the link.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"

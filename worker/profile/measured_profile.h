@@ -170,3 +170,5 @@ struct MeasuredProfile {
 };
 
 }  // namespace penstock::worker
+  // Where bytes of layers are not those that are counted from their tensors, for people; empty: nowhere.
+  std::string memory_differences = {};

@@ -51,7 +51,7 @@ std::string CommentOf(const Provenance& provenance, const std::string& hardware)
   const std::string comment = absl::StrFormat(
       "measured by %s profile on %s UTC with %d %s of %s%s, %s, LibTorch %s%s: medians, closed form fitted "
       "by "
-      "relative least squares in which outliers count less; repeats of a layer differ by %.1f %%",
+      "relative least squares in which outliers count less; repeats of a layer differ by %.1f %%%s",
       VersionOf("penstock-worker"),
       absl::FormatTime("%Y-%m-%d %H:%M", provenance.measured_at, absl::UTCTimeZone()), provenance.threads,
       provenance.threads == 1 ? "thread" : "threads", hardware,
@@ -59,7 +59,10 @@ std::string CommentOf(const Provenance& provenance, const std::string& hardware)
       provenance.workers > 1 ? absl::StrFormat("one of %d workers side by side", provenance.workers)
                              : "with no other worker beside it",
       provenance.libtorch, provenance.compiler.empty() ? "" : absl::StrCat(", ", provenance.compiler),
-      100 * provenance.spread);
+      100 * provenance.spread,
+      provenance.memory_differences.empty()
+          ? ""
+          : absl::StrCat("; bytes by the allocator, ", provenance.memory_differences));
   return WithDisturbance(comment, provenance.disturbance);
 }
 

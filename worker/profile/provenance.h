@@ -22,6 +22,8 @@ struct Provenance {
   absl::Time measured_at = absl::UnixEpoch();
   // Median distance of repeats from their median, as a share of it.
   double spread = 0;
+  // Of a measured profile; empty: bytes are what is counted.
+  std::string memory_differences = {};
   std::string disturbance = {};
 };
 

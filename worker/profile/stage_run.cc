@@ -8,6 +8,8 @@
 
 #include "common/ratio/ratio.h"
 #include "common/status/status_macros.h"
+#include "worker/memory/tensor_memory.h"
+#include "worker/model/attention_shape.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/program/share.h"
@@ -143,6 +145,48 @@ absl::Status StageRun::Forward(const LayerRecompute& recompute, StageInFlight& p
                                                               static_cast<double>(shape_.computed_tokens),
                                                               /*needed=*/{}));
   return absl::OkStatus();
+}
+
+bool StageRun::CountsBytes() const { return TensorBytes(place_) > 0; }
+
+double StageRun::PassedOnBytes() const {
+  if (!CarriesBothStreams(config_, range_.first_layer)) return 0;
+  return static_cast<double>(SourceTokens(shape_) * config_.hidden * input_.element_size());
+}
+
+absl::StatusOr<PassBytes> StageRun::Bytes(const PassKind& kind) {
+  Stage& stage = *stages_[turn_++ % stages_.size()];
+  const int64_t before = TensorBytes(place_);
+  const auto since = [&](int64_t bytes) { return static_cast<double>(bytes - before) - PassedOnBytes(); };
+  const auto copy_of = [](const at::Tensor& tensor) {
+    return CallTorch("a profile's input", [&] { return tensor.clone(); });
+  };
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input, copy_of(input_));
+  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch tokens, ToDevice(staged_, place_));
+  PENSTOCK_ASSIGN_OR_RETURN(StageForward forward,
+                            stage.Forward(shape_, tokens, input, kind.recompute,
+                                          static_cast<double>(shape_.computed_tokens), /*needed=*/{}));
+  input.reset();
+  tokens = {};
+  forward.output.reset();
+  PassBytes bytes;
+  bytes.kept = since(TensorBytes(place_));
+  ResetPeakTensorBytes(place_);
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor output_gradient, copy_of(output_gradient_));
+  SplitBackward backward;
+  if (kind.split) {
+    PENSTOCK_ASSIGN_OR_RETURN(backward, stage.BackwardInput(std::move(forward), output_gradient, {}));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(backward.input_gradient,
+                              stage.Backward(std::move(forward), output_gradient, {}, {}));
+  }
+  output_gradient.reset();
+  const auto input_gradient_bytes = static_cast<double>(backward.input_gradient.nbytes());
+  bytes.backward_peak = since(PeakTensorBytes(place_)) - input_gradient_bytes;
+  bytes.put_aside = since(TensorBytes(place_)) - input_gradient_bytes;
+  if (!kind.split) return bytes;
+  PENSTOCK_RETURN_IF_ERROR(stage.BackwardWeight(std::move(backward.put_aside), {}));
+  return bytes;
 }
 
 absl::Status StageRun::Backward(StageInFlight& pass) const {

@@ -39,6 +39,18 @@ struct PassTimes {
   double spread = 0;
 };
 
+// What the tensors of a micro-batch take on a stage, bytes. The encoder's output, which a T5's decoder passes
+// on, is no layer's own and not among them.
+struct PassBytes {
+  // Between the passes: the input is among it, the output and the tokens are not.
+  double kept = 0;
+  // Of a split backward pass: between that of the input and that of the weights.
+  double put_aside = 0;
+  // At once, at most, while the backward pass, or that of the input, runs: what is kept, and the gradient of
+  // the output, which the layer above has just made. Not that of the input, for which plans have room.
+  double backward_peak = 0;
+};
+
 // A stage of the model with the tensors that a micro-batch needs to pass through it. There are several alike,
 // which take turns: in training a layer's parameters and gradients are out of the caches when the next
 // micro-batch comes, because the other layers' have been there meanwhile.
@@ -61,6 +73,11 @@ class StageRun {
   // The forward pass of a stage that embeds tokens, or has a loss, includes its LOAD, which takes no time in
   // a plan (execution.md, section 7). Possible errors: those of the passes.
   absl::StatusOr<PassTimes> Once(const PassKind& kind);
+  // Whether the allocator of the device counts tensors, so that there are bytes to tell.
+  bool CountsBytes() const;
+  // Of the micro-batch that is prepared, on the next of the stages, which is neither the first nor the last
+  // of the model. Possible errors: those of the passes.
+  absl::StatusOr<PassBytes> Bytes(const PassKind& kind);
 
  private:
   struct StageInFlight {
@@ -80,6 +97,8 @@ class StageRun {
   StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<LoneRank> rank,
            at::Device place, MeasuringClocks clocks, std::vector<std::unique_ptr<Stage>> stages);
 
+  // Bytes of the encoder's output in the input of a T5's decoder layer; else 0.
+  double PassedOnBytes() const;
   // What crosses the boundary before `layer`.
   at::Tensor Activation(const MicroBatch& shape, int64_t layer) const;
 

@@ -14,6 +14,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/version/version.h"
+#include "worker/memory/tensor_memory.h"
 #include "worker/profile/held_out.h"
 #include "worker/profile/measure.h"
 #include "worker/profile/profile_file.h"
@@ -61,6 +62,8 @@ absl::StatusOr<KeptTimes> KeptBefore(const ProfileOptions& options, const v1::Mo
 }  // namespace
 
 absl::Status RunProfile(const ProfileOptions& options) {
+  // As in training, where they are counted too.
+  CountCpuTensors();
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
   PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig config, ConfigOf(model, options.model_json));
   // Better now than after the measurement.
@@ -85,6 +88,7 @@ absl::Status RunProfile(const ProfileOptions& options) {
                                  .measured_at = absl::Now(),
                                  .spread = measured.spread,
                                  .disturbance = measured.disturbance},
+                                 .memory_differences = measured.memory_differences,
                                 HardwareOf(options.device)));
   PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(model, profile, options.out));
   return kept.Remove();
@@ -92,6 +96,7 @@ absl::Status RunProfile(const ProfileOptions& options) {
 
 absl::Status RunProfileCheck(const ProfileOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
+  CountCpuTensors();
   PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig config, ConfigOf(model, options.model_json));
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(options.out), "--out"));
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));

@@ -30,6 +30,13 @@ TEST(Provenance, SaysHowManyMeasuredSideBySideAndWhatCompiled) {
   EXPECT_THAT(comment, HasSubstr("of Some CPU, one of 4 workers side by side, LibTorch 2.11.0, g++ 12.2.0:"));
 }
 
+TEST(Provenance, SaysWhereBytesAreNotThoseThatAreCounted) {
+  const std::string comment =
+      CommentOf({.spread = 0.01, .memory_differences = "layer: peak 0.85 times what is counted"}, "Some CPU");
+  EXPECT_THAT(comment,
+              HasSubstr("differ by 1.0 %; bytes by the allocator, layer: peak 0.85 times what is counted"));
+}
+
 TEST(Provenance, SaysWhatDisturbed) {
   EXPECT_EQ(DisturbanceOf(CommentOf({.disturbance = "a build"}, "Some CPU")), "a build");
 }
