@@ -56,6 +56,7 @@ void FreeTransfers(Request* request) {
   cluster.set_inter_node_collective_bytes_per_second(0);
   cluster.set_intra_node_collective_latency_ns(0);
   cluster.set_inter_node_collective_latency_ns(0);
+  cluster.clear_collective_speeds();
 }
 
 void WithoutPadding(Request* request) {

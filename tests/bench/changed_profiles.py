@@ -58,7 +58,10 @@ def change_links(cluster, factor):
     for key, value in cluster.items():
         if key == key_of(cluster, "copy_bytes_per_second"):
             continue
-        if key.lower().endswith(("per_second", "persecond")):
+        if key == key_of(cluster, "collective_speeds"):
+            for speed in value:
+                change_links(speed, factor)
+        elif key.lower().endswith(("per_second", "persecond")):
             cluster[key] = value / factor
         elif is_time(key):
             # Protobuf's JSON has whole numbers of 64 bits as texts.

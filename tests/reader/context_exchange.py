@@ -50,7 +50,9 @@ class ContextExchange:
             of_link[1] += share.received[(first, ranks)]
         each = self.key_value_bytes()
         return sum(
-            self._costs.collective_ns(max(both) * each, inside) for inside, both in tokens.items() if sum(both) > 0
+            self._costs.collective_ns(max(both) * each, inside, self._pipeline.contexts)
+            for inside, both in tokens.items()
+            if sum(both) > 0
         )
 
     def of_pass(self, stage, share, forward, levels):

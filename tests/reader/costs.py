@@ -404,11 +404,14 @@ class Costs:
             return cluster.intra_node_bytes_per_second, cluster.intra_node_latency_ns
         return cluster.inter_node_bytes_per_second or cluster.intra_node_bytes_per_second, cluster.inter_node_latency_ns
 
-    def collective_ns(self, sent_bytes, inside):
-        """What a collective inside a pass takes, nanoseconds."""
+    def collective_ns(self, sent_bytes, inside, ranks):
+        """What a collective inside a pass over so many ranks takes, nanoseconds."""
         cluster = self.profile.cluster
         speed, latency = self._link(inside)
-        if inside:
+        of_ranks = [entry for entry in cluster.collective_speeds if inside and entry.ranks == ranks]
+        if of_ranks:
+            speed, latency = of_ranks[0].bytes_per_second, of_ranks[0].latency_ns
+        elif inside:
             speed = cluster.intra_node_collective_bytes_per_second or speed
             latency = cluster.intra_node_collective_latency_ns or latency
         else:

@@ -78,7 +78,7 @@ class Exchanges:
         """(bytes, nanoseconds) of a gather or a scatter over the tensor ranks."""
         tensors = self._pipeline.tensors
         sent = tokens * self._model.hidden * self._element * (tensors - 1) // tensors
-        return sent, self._costs.collective_ns(sent, self._tensors_inside)
+        return sent, self._costs.collective_ns(sent, self._tensors_inside, tensors)
 
     def _half_ns(self, sums):
         """Of target tokens."""

@@ -55,7 +55,7 @@ class ExpertExchange:
         experts, tensors = self._pipeline.experts, self._pipeline.tensors
         row_bytes = self._model.hidden * self._element + number_bytes
         sent = sums.target_tokens * self._model.experts_per_token * row_bytes * (experts - 1) // (experts * tensors)
-        return sent, self._costs.collective_ns(math.floor(sent * self._costs.fullest), self._inside)
+        return sent, self._costs.collective_ns(math.floor(sent * self._costs.fullest), self._inside, experts)
 
     def of_pass(self, stage, share, forward, recompute):
         """The fields of experts of a pass."""

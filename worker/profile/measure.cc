@@ -361,7 +361,7 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
   measurement.Finish(profile);
   if (settings.links) {
     PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
-    PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
+    PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device, settings.side_by_side));
   }
   // By all that measure side by side: ranks of a host share its memory, and copy at the same time.
   if (config.experts > 0) {

@@ -24,6 +24,8 @@ struct MeasureSettings {
   // So many ranks divide the experts: measured beside whole layers and each of these degrees that they can go
   // with; 1: none do.
   int expert_ranks = 1;
+  // That train side by side on this machine: exchanges are measured over 2, 4, 8 ... of them.
+  uint32_t side_by_side = 1;
   // Links are measured too. Of workers side by side one does so: together they would share what training has
   // for one exchange at a time.
   bool links = true;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,8 +27,10 @@ constexpr int64_t kLargeGpuBytes = int64_t{64} << 20;
 constexpr int kRounds = 8;
 // Float32 rows as wide as those of a model.
 constexpr int64_t kCollectiveWidth = 1024;
-constexpr int64_t kFewRows = 16;
+constexpr int64_t kFewRowsOfRank = 8;
 constexpr int64_t kManyRows = 2048;
+// More of them than a machine has cores for say little, and take long.
+constexpr uint32_t kMostRanksSideBySide = 64;
 // Of a small exchange most is waiting, so that a busy machine disturbs it most.
 constexpr int kSmallRounds = 100;
 constexpr int kLargeRounds = 15;
@@ -39,12 +42,13 @@ MeasuredLink LinkOf(double small_ns, double large_ns, int64_t large_bytes) {
   return {static_cast<double>(large_bytes) / transfer_ns * 1e9, static_cast<int64_t>(small_ns)};
 }
 
-CommunicatorOptions RankOptions(uint32_t rank, uint16_t port) {
+CommunicatorOptions RankOptions(uint32_t rank, uint32_t ranks, uint16_t port) {
   CommunicatorOptions options;
   options.rank = rank;
-  options.world_size = 2;
+  options.world_size = ranks;
   options.rendezvous_address = absl::StrCat("127.0.0.1:", port);
-  options.groups = {{0, 1}};
+  options.groups = {std::vector<uint32_t>(ranks)};
+  std::iota(options.groups.front().begin(), options.groups.front().end(), 0);
   options.timeout = std::chrono::milliseconds(10'000);
   return options;
 }
@@ -68,22 +72,22 @@ absl::StatusOr<double> PingPong(Communicator& communicator, uint32_t rank, int64
   return shortest;
 }
 
-// What one rank measures, of its number and the port of the store.
+// What one rank of so many measures, of its number and the port of the store.
 template <typename Measured>
-using MeasureAsRank = absl::StatusOr<Measured> (*)(uint32_t rank, uint16_t port);
+using MeasureAsRank = absl::StatusOr<Measured> (*)(uint32_t rank, uint32_t ranks, uint16_t port);
 
-absl::StatusOr<MeasuredLink> MeasureTransfers(uint32_t rank, uint16_t port) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(RankOptions(rank, port)));
+absl::StatusOr<MeasuredLink> MeasureTransfers(uint32_t rank, uint32_t ranks, uint16_t port) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(RankOptions(rank, ranks, port)));
   PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, PingPong(*communicator, rank, 1));
   PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, PingPong(*communicator, rank, kLargeBytes));
   return LinkOf(small_ns, large_ns, kLargeBytes);
 }
 
-// Each rank has half of the rows and sends as many bytes to gather them as to sum them: the mean of the two,
-// nanoseconds, of the quickest round.
+// Each rank has its part of the rows and sends as many bytes to gather them as to sum them: the mean of the
+// two, nanoseconds, of the quickest round.
 absl::StatusOr<double> GatherAndSum(StageGroup& group, int64_t rows, int rounds) {
   const at::Tensor whole = at::zeros({rows, kCollectiveWidth}, at::kFloat);
-  const at::Tensor own = whole.narrow(0, 0, rows / 2);
+  const at::Tensor own = whole.narrow(0, 0, rows / group.place().tensors);
   double shortest = 1e18;
   for (int round = 0; round < rounds; ++round) {
     const Clock::time_point start = Clock::now();
@@ -129,26 +133,56 @@ absl::StatusOr<double> MeasureOverlap(StageGroup& group) {
   return std::clamp((exchange_ns + products_ns - both_ns) / std::min(exchange_ns, products_ns), 0.0, 1.0);
 }
 
-absl::StatusOr<MeasuredCollective> MeasureExchanges(uint32_t rank, uint16_t port) {
-  CommunicatorOptions options = RankOptions(rank, port);
-  options.passes = {{.tensor = static_cast<int>(rank), .tensors = 2, .experts = 2}, {0, 1}, {rank}, {0, 1}};
-  PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(options));
-  StageGroup& group = *communicator->stage_group();
-  PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, GatherAndSum(group, kFewRows, kSmallRounds));
-  PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, GatherAndSum(group, kManyRows, kLargeRounds));
-  constexpr double kRowBytes = kCollectiveWidth * sizeof(float);
-  const double row_ns = std::max(large_ns - small_ns, 1.0) / (kManyRows - kFewRows) * 2;
-  const double latency_ns = std::max(small_ns - kFewRows / 2.0 * row_ns, 1.0);
-  PENSTOCK_ASSIGN_OR_RETURN(const double overlap, MeasureOverlap(group));
-  return MeasuredCollective{{kRowBytes / row_ns * 1e9, static_cast<int64_t>(latency_ns)}, overlap};
+// All ranks are tensor ranks, and divide the experts.
+CommunicatorOptions OptionsOfTensorRank(uint32_t rank, uint32_t ranks, uint16_t port) {
+  CommunicatorOptions options = RankOptions(rank, ranks, port);
+  const auto count = static_cast<int>(ranks);
+  options.passes = {{.tensor = static_cast<int>(rank), .tensors = count, .experts = count},
+                    options.groups.front(),
+                    {rank},
+                    options.groups.front()};
+  return options;
 }
 
+// The line through two sizes, for each byte that a rank sends.
+absl::StatusOr<MeasuredLink> LinkOfExchanges(StageGroup& group) {
+  const auto ranks = static_cast<double>(group.place().tensors);
+  // So many times the rows that are there each rank sends.
+  const double sent = (ranks - 1) / ranks;
+  const int64_t few = kFewRowsOfRank * group.place().tensors;
+  PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, GatherAndSum(group, few, kSmallRounds));
+  PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, GatherAndSum(group, kManyRows, kLargeRounds));
+  constexpr double kRowBytes = kCollectiveWidth * sizeof(float);
+  const double row_ns = std::max(large_ns - small_ns, 1.0) / (static_cast<double>(kManyRows - few) * sent);
+  const double latency_ns = std::max(small_ns - static_cast<double>(few) * sent * row_ns, 1.0);
+  return MeasuredLink{kRowBytes / row_ns * 1e9, static_cast<int64_t>(latency_ns)};
+}
+
+absl::StatusOr<MeasuredCollective> MeasureExchanges(uint32_t rank, uint32_t ranks, uint16_t port) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto communicator,
+                            MakeGlooCommunicator(OptionsOfTensorRank(rank, ranks, port)));
+  StageGroup& group = *communicator->stage_group();
+  MeasuredCollective collective;
+  PENSTOCK_ASSIGN_OR_RETURN(collective.link, LinkOfExchanges(group));
+  PENSTOCK_ASSIGN_OR_RETURN(collective.overlap, MeasureOverlap(group));
+  return collective;
+}
+
+absl::StatusOr<MeasuredLink> MeasureExchangesAlone(uint32_t rank, uint32_t ranks, uint16_t port) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto communicator,
+                            MakeGlooCommunicator(OptionsOfTensorRank(rank, ranks, port)));
+  return LinkOfExchanges(*communicator->stage_group());
+}
+
+// All ranks but the first have threads of their own.
 template <typename Measured>
-absl::StatusOr<Measured> MeasureLoopback(MeasureAsRank<Measured> measure) {
+absl::StatusOr<Measured> MeasureLoopback(MeasureAsRank<Measured> measure, uint32_t ranks = 2) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto store, StoreServer::Start("127.0.0.1"));
-  std::thread other([measure, port = store->port()] { measure(1, port).status().IgnoreError(); });
-  absl::StatusOr<Measured> measured = measure(0, store->port());
-  other.join();
+  std::vector<std::thread> others;
+  for (uint32_t rank = 1; rank < ranks; ++rank)
+    others.emplace_back([=, port = store->port()] { measure(rank, ranks, port).status().IgnoreError(); });
+  absl::StatusOr<Measured> measured = measure(0, ranks, store->port());
+  for (std::thread& other : others) other.join();
   return measured;
 }
 
@@ -186,9 +220,16 @@ absl::StatusOr<MeasuredLink> MeasureLink(const MeasuredDevice& device) {
   });
 }
 
-absl::StatusOr<MeasuredCollective> MeasureCollective(const MeasuredDevice& device) {
-  return device.place.is_cpu() ? MeasureLoopback<MeasuredCollective>(MeasureExchanges)
-                               : MeasuredCollective{.overlap = 1};
+absl::StatusOr<MeasuredCollective> MeasureCollective(const MeasuredDevice& device, uint32_t ranks) {
+  if (!device.place.is_cpu()) return MeasuredCollective{.overlap = 1};
+  PENSTOCK_ASSIGN_OR_RETURN(MeasuredCollective collective,
+                            MeasureLoopback<MeasuredCollective>(MeasureExchanges));
+  for (uint32_t count = 4; count <= std::min(ranks, kMostRanksSideBySide); count *= 2) {
+    PENSTOCK_ASSIGN_OR_RETURN(const MeasuredLink link,
+                              MeasureLoopback<MeasuredLink>(MeasureExchangesAlone, count));
+    collective.by_ranks.push_back({.ranks = count, .link = link});
+  }
+  return collective;
 }
 
 }  // namespace penstock::worker

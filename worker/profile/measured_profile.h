@@ -136,9 +136,18 @@ struct MeasuredLink {
   int64_t latency_ns = 0;
 };
 
+// Of exchanges over so many ranks of this machine.
+struct CollectiveOfRanks {
+  uint32_t ranks = 0;
+  MeasuredLink link = {};
+};
+
 // What passes exchange.
 struct MeasuredCollective {
+  // Over two ranks, and over all other numbers that are not measured.
   MeasuredLink link = {};
+  // Ascending by ranks.
+  std::vector<CollectiveOfRanks> by_ranks = {};
   // How much of it goes on while a rank computes, 0 to 1.
   double overlap = 0;
 };
@@ -165,10 +174,10 @@ struct MeasuredProfile {
   int64_t memory_bytes = 0;
   // Of a layer's repeats, as a share of its time: the median over the shapes.
   double spread = 0;
+  // Where bytes of layers are not those that are counted from their tensors, for people; empty: nowhere.
+  std::string memory_differences = {};
   // What kept the measuring thread from its core, for people; empty: nothing.
   std::string disturbance = {};
 };
 
 }  // namespace penstock::worker
-  // Where bytes of layers are not those that are counted from their tensors, for people; empty: nowhere.
-  std::string memory_differences = {};

@@ -112,6 +112,12 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   cluster.set_inter_node_collective_bytes_per_second(collective.bytes_per_second);
   cluster.set_intra_node_collective_latency_ns(collective.latency_ns);
   cluster.set_inter_node_collective_latency_ns(collective.latency_ns);
+  for (const CollectiveOfRanks& measured : profile.collective.by_ranks) {
+    v1::CollectiveSpeed& speed = *cluster.add_collective_speeds();
+    speed.set_ranks(measured.ranks);
+    speed.set_bytes_per_second(measured.link.bytes_per_second);
+    speed.set_latency_ns(measured.link.latency_ns);
+  }
   cluster.set_exchange_overlap(profile.collective.overlap);
   cluster.set_copy_bytes_per_second(profile.copy_bytes_per_second);
   cluster.set_gpus_per_node(kRanksOnThisMachine);

@@ -75,6 +75,7 @@ absl::Status RunProfile(const ProfileOptions& options) {
                                     .shared_cores = options.shared_cores,
                                     .tensor_degrees = TensorDegrees(options, config),
                                     .expert_ranks = options.expert,
+                                    .side_by_side = options.side_by_side,
                                     .links = !options.without_links,
                                     .kept = &kept};
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(config, settings, device));
@@ -87,16 +88,16 @@ absl::Status RunProfile(const ProfileOptions& options) {
                                  .libtorch = TORCH_VERSION,
                                  .measured_at = absl::Now(),
                                  .spread = measured.spread,
-                                 .disturbance = measured.disturbance},
                                  .memory_differences = measured.memory_differences,
+                                 .disturbance = measured.disturbance},
                                 HardwareOf(options.device)));
   PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(model, profile, options.out));
   return kept.Remove();
 }
 
 absl::Status RunProfileCheck(const ProfileOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
   CountCpuTensors();
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
   PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig config, ConfigOf(model, options.model_json));
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(options.out), "--out"));
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));

@@ -233,6 +233,22 @@ absl::Status CheckBandwidth(const std::string& field, double value) {
   return WrongInProfile(field, absl::StrCat(value, "; use at least ", kLeastBandwidth, " byte a second"));
 }
 
+absl::Status CheckCollectiveSpeeds(const v1::Cluster& cluster) {
+  for (int i = 0; i < cluster.collective_speeds_size(); ++i) {
+    const v1::CollectiveSpeed& speed = cluster.collective_speeds(i);
+    const std::string field = absl::StrCat("cluster.collective_speeds[", i, "]");
+    const uint32_t before = i == 0 ? 1 : cluster.collective_speeds(i - 1).ranks();
+    if (speed.ranks() <= before || speed.ranks() > kMostGpus) {
+      return WrongInProfile(absl::StrCat(field, ".ranks"),
+                            absl::StrCat(speed.ranks(), "; ascending, from 2 to ", kMostGpus));
+    }
+    PENSTOCK_RETURN_IF_ERROR(CheckBandwidth(field + ".bytes_per_second", speed.bytes_per_second()));
+    PENSTOCK_RETURN_IF_ERROR(
+        Check(field + ".latency_ns", static_cast<double>(speed.latency_ns()), kLatencyNs));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckCluster(const v1::Cluster& cluster) {
   const auto intra = cluster.intra_node_bytes_per_second(), inter = cluster.inter_node_bytes_per_second();
   PENSTOCK_RETURN_IF_ERROR(CheckBandwidth("cluster.intra_node_bytes_per_second", intra));
@@ -254,6 +270,7 @@ absl::Status CheckCluster(const v1::Cluster& cluster) {
   PENSTOCK_RETURN_IF_ERROR(Check("cluster.inter_node_collective_latency_ns",
                                  static_cast<double>(cluster.inter_node_collective_latency_ns()),
                                  kLatencyNs));
+  PENSTOCK_RETURN_IF_ERROR(CheckCollectiveSpeeds(cluster));
   PENSTOCK_RETURN_IF_ERROR(Check("cluster.exchange_overlap", cluster.exchange_overlap(), kShare));
   if (cluster.copy_bytes_per_second() != 0)
     PENSTOCK_RETURN_IF_ERROR(

@@ -129,6 +129,9 @@ Cluster ClusterFromProto(const v1::Cluster& cluster) {
       given(cluster.intra_node_collective_latency_ns(), result.intra_node_latency_ns);
   result.inter_node_collective_latency_ns =
       given(cluster.inter_node_collective_latency_ns(), result.inter_node_latency_ns);
+  for (const v1::CollectiveSpeed& speed : cluster.collective_speeds())
+    result.collective_speeds.push_back(
+        {static_cast<int32_t>(speed.ranks()), speed.bytes_per_second(), speed.latency_ns()});
   return result;
 }
 

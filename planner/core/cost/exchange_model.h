@@ -3,6 +3,8 @@
 // Every collective is rounded to whole nanoseconds alone, so that sums do not depend on their order.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "planner/core/cost/layer_costs.h"
@@ -31,31 +33,42 @@ class ExchangeModel {
   int64_t GatheredBytes(const TokenSums& sums) const;
   // A gather or a sum over tensor ranks, as a line through its tokens: for bounds. Nanoseconds.
   double HalfTokenNs() const;
-  int64_t HalfLatencyNs() const { return group_.tensor > 1 ? CollectiveLatencyNs(tensor_link_) : 0; }
+  int64_t HalfLatencyNs() const { return group_.tensor > 1 ? of_tensors_.latency_ns : 0; }
   // The rows of a token of a context rank, to experts on other ranks and back, in a forward and in a backward
   // pass of one layer that keeps everything: as HalfTokenNs; 0 where no ranks divide the experts.
   double RowsTokenNs() const;
   // Of the rows that the fullest rank has for its part of so many tokens, bytes; 0 likewise.
   int64_t RowBytes(const TokenSums& sums) const;
-  // Keys and values of a token, in one layer.
+  // Keys and values of a token, in one layer; and what exchanging any takes at least.
   double KeyValueTokenNs(Link link) const {
-    return static_cast<double>(key_value_bytes_) / BytesPerSecond(link) * 1e9;
+    return static_cast<double>(key_value_bytes_) / OfContexts(link).bytes_per_second * 1e9;
   }
-  int64_t CollectiveLatencyNs(Link link) const;
+  int64_t KeyValueLatencyNs(Link link) const { return OfContexts(link).latency_ns; }
 
  private:
-  double BytesPerSecond(Link link) const;
-  int64_t CollectiveNs(int64_t bytes, Link link) const;
+  // What ranks reach each other with in a collective.
+  struct Speed {
+    double bytes_per_second = 0;
+    int64_t latency_ns = 0;
+
+    int64_t Ns(int64_t bytes) const;
+  };
+
+  // Over so many ranks.
+  static Speed SpeedOf(const Cluster& cluster, Link link, int ranks);
+  const Speed& OfContexts(Link link) const { return of_contexts_[static_cast<size_t>(link)]; }
   ExchangeCosts::Half HalfOf(double tokens) const;
   // Of rows: what the fullest rank has.
   int64_t OfFullest(int64_t even_bytes) const;
   // `row_bytes`: of one row.
   ExchangeCosts::Half RowsOf(double tokens, int64_t row_bytes) const;
 
-  Cluster cluster_;
   GroupShape group_;
-  Link tensor_link_;
-  Link expert_link_;
+  bool attention_hides_exchange_;
+  Speed of_tensors_;
+  Speed of_experts_;
+  // By link, whatever the span of a row.
+  std::array<Speed, kLinks> of_contexts_;
   int64_t experts_per_token_;
   // Rows of the fullest of the ranks that divide the experts, over an even share: the others wait for it.
   double fullest_experts_;

@@ -97,6 +97,13 @@ struct Grid {
   std::vector<double> target_length;
 };
 
+// See v1::CollectiveSpeed.
+struct CollectiveSpeed {
+  int32_t ranks = 0;
+  double bytes_per_second = 0;
+  int64_t latency_ns = 0;
+};
+
 struct Cluster {
   int64_t memory_bytes = 0;
   double intra_node_bytes_per_second = 0;
@@ -109,6 +116,8 @@ struct Cluster {
   double inter_node_collective_bytes_per_second = 0;
   int64_t intra_node_collective_latency_ns = 0;
   int64_t inter_node_collective_latency_ns = 0;
+  // Of these over so many ranks of one node, in place of the former two; ascending by ranks.
+  std::vector<CollectiveSpeed> collective_speeds;
   // Keys and values of divided rows travel while their attention runs.
   bool attention_hides_exchange = false;
   // How much of an exchange of rows of experts goes on while a rank computes, 0 to 1.

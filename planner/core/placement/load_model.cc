@@ -35,7 +35,7 @@ LoadModel::LoadModel(const CostModel& costs) {
   }
   for (const Link link : {Link::kInsideNode, Link::kBetweenNodes}) {
     key_value_ns_[static_cast<size_t>(link)] = exchange.KeyValueTokenNs(link);
-    latency_ns_[static_cast<size_t>(link)] = static_cast<double>(exchange.CollectiveLatencyNs(link));
+    latency_ns_[static_cast<size_t>(link)] = static_cast<double>(exchange.KeyValueLatencyNs(link));
   }
 }
 

@@ -123,6 +123,25 @@ TEST(TensorCostTest, TheSlowestLinkOfTheTensorRanksCounts) {
   EXPECT_EQ(CostsOf(near, Whole({{0, 100, 40}})).exchange.target.ns, 70 + 1600);
 }
 
+TEST(TensorCostTest, CollectivesInsideANodeHaveTheSpeedOfTheirNumberOfRanks) {
+  v1::JobSpec job = GroupGpt(1, 2);
+  v1::Cluster* const cluster = job.mutable_profile()->mutable_cluster();
+  cluster->set_intra_node_collective_bytes_per_second(5e8);
+  cluster->set_intra_node_collective_latency_ns(70);
+  v1::CollectiveSpeed* const speed = cluster->add_collective_speeds();
+  speed->set_ranks(4);
+  speed->set_bytes_per_second(2e8);
+  speed->set_latency_ns(30);
+  cluster->set_gpus_per_node(2);
+  EXPECT_EQ(CostsOf(ModelOf(job), Whole({{0, 100, 40}})).exchange.target.ns, 70 + 1600);
+  speed->set_ranks(2);
+  const CostModel costs = ModelOf(job);
+  EXPECT_EQ(CostsOf(costs, Whole({{0, 100, 40}})).exchange.target.ns, 30 + 4000);
+  EXPECT_EQ(costs.exchange_model().HalfLatencyNs(), 30);
+  cluster->set_gpus_per_node(1);
+  EXPECT_EQ(CostsOf(ModelOf(job), Whole({{0, 100, 40}})).exchange.target.ns, 500 + 4000);
+}
+
 TEST(TensorCostTest, AT5ExchangesBothSides) {
   v1::JobSpec job = T5Job(1, 1, v1::POLICY_DYNAMIC);
   SetGroup(1, 2, 1, &job);

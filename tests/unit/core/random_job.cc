@@ -120,6 +120,17 @@ void RandomGroups(const RandomJobLimits& limits, Random* random, v1::JobSpec* jo
   cluster->set_inter_node_collective_latency_ns(random->Range(1, 400));
 }
 
+// Of collectives over some numbers of ranks.
+void RandomSpeeds(Random* random, v1::Cluster* cluster) {
+  for (uint32_t ranks = 2; ranks <= 32; ranks *= 2) {
+    if (random->Chance(50)) continue;
+    v1::CollectiveSpeed* speed = cluster->add_collective_speeds();
+    speed->set_ranks(ranks);
+    speed->set_bytes_per_second(1e6 * static_cast<double>(1 << random->Range(7, 16)));
+    speed->set_latency_ns(random->Range(0, 300));
+  }
+}
+
 // Eight experts over some of the ranks of a stage group, with figures of their own or without.
 void RandomExperts(Random* random, v1::JobSpec* job) {
   const uint32_t tensor = std::max(1u, job->mesh().tensor());
@@ -454,6 +465,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));
   if (limits.context > 1 || limits.tensor > 1) RandomGroups(limits, &groups, &job);
+  Random speeds(seed + (uint64_t{16} << 40));
+  if (speeds.Chance(limits.speeds_percent)) RandomSpeeds(&speeds, job.mutable_profile()->mutable_cluster());
   Random weights(seed + (uint64_t{7} << 40));
   if (job.planning().parameter_shares() && weights.Chance(limits.weights_percent))
     RandomShareWeights(RanksOf(job), &weights, job.mutable_planning());

@@ -56,6 +56,8 @@ struct RandomJobLimits {
   uint32_t calls_percent = 0;
   // Of so many optimizer steps have a fixed part.
   uint32_t fixed_step_percent = 0;
+  // Of so many collectives have speeds by their number of ranks.
+  uint32_t speeds_percent = 0;
 };
 
 struct RandomPlanningCase {

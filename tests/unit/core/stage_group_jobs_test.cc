@@ -57,6 +57,7 @@ RandomJobLimits Limits(int seed) {
   limits.backward_forms_percent = 25;
   limits.calls_percent = 20;
   limits.fixed_step_percent = 30;
+  limits.speeds_percent = 30;
   if (seed % 4 == 0) limits.samples = 30;
   if (seed % 4 == 1 || seed % 4 == 3) {
     limits.samples = 4;

@@ -11,6 +11,7 @@
 #include "planner/core/contract/check_profile.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/worker/profile/work_clock.h"
+#include "worker/profile/measure_link.h"
 #include "worker/profile/memory.h"
 #include "worker/profile/profile_file.h"
 
@@ -195,6 +196,21 @@ TEST(MeasureProfile, ATensorRankTakesItsPartOfAGptsLayers) {
   EXPECT_GT(profile.collective.link.latency_ns, 0);
   EXPECT_GE(profile.collective.overlap, 0);
   EXPECT_LE(profile.collective.overlap, 1);
+}
+
+TEST(MeasureCollective, IsOverAsManyRanksAsThereAre) {
+  const auto two = MeasureCollective(MeasuredDevice(), 3);
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_TRUE(two->by_ranks.empty());
+  const auto eight = MeasureCollective(MeasuredDevice(), 8);
+  ASSERT_TRUE(eight.ok()) << eight.status();
+  ASSERT_EQ(eight->by_ranks.size(), 2U);
+  for (const CollectiveOfRanks& measured : eight->by_ranks) {
+    EXPECT_GT(measured.link.bytes_per_second, 1e6) << measured.ranks;
+    EXPECT_GT(measured.link.latency_ns, 0) << measured.ranks;
+  }
+  EXPECT_EQ(eight->by_ranks[0].ranks, 4U);
+  EXPECT_EQ(eight->by_ranks[1].ranks, 8U);
 }
 
 TEST(MeasureProfile, TheLoadOfAnotherLeavesLinksOut) {

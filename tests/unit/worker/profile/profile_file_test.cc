@@ -29,7 +29,8 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
                            {.degree = 8, .efficiency = 0.5, .forward = {.target_token_ns = 0.5}}};
   measured.step = {.fixed_ns = 1500, .parameter_byte_ns = 0.25};
   measured.link = {5e9, 1234};
-  measured.collective = {{3e9, 4321}, 0.75};
+  measured.collective = {
+      .link = {3e9, 4321}, .by_ranks = {{4, {2e9, 5000}}, {8, {1e9, 6000}}}, .overlap = 0.75};
   measured.copy_bytes_per_second = 2e9;
   v1::ModelSpec model;
   model.set_hidden(64);
@@ -70,6 +71,10 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   }
   EXPECT_EQ(file.profile().cluster().intra_node_collective_latency_ns(), 4321);
   EXPECT_EQ(file.profile().cluster().inter_node_collective_latency_ns(), 4321);
+  ASSERT_EQ(file.profile().cluster().collective_speeds_size(), 2);
+  EXPECT_EQ(file.profile().cluster().collective_speeds(1).ranks(), 8U);
+  EXPECT_EQ(file.profile().cluster().collective_speeds(1).bytes_per_second(), 1e9);
+  EXPECT_EQ(file.profile().cluster().collective_speeds(1).latency_ns(), 6000);
   EXPECT_EQ(file.profile().cluster().exchange_overlap(), 0.75);
   EXPECT_EQ(file.profile().cluster().copy_bytes_per_second(), 2e9);
   EXPECT_EQ(file.profile().optimizer_fixed_ns(), 1500);
