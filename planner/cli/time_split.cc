@@ -35,10 +35,12 @@ constexpr PartName kNames[kTimeParts] = {{"useful", "useful work"},
                                          {"drain", "waits: drain"},
                                          {"imbalance", "waits: other replicas"}};
 
-// The same layers if every token cost what it does in an endless micro-batch.
+// The same layers if every token cost what it does in an endless micro-batch, or among as many as suit it
+// best.
 core::CostModel WithoutOverhead(const core::Planner& planner) {
   core::Profile profile = planner.costs().profile();
   const auto strip = [](core::LayerTime* time) {
+    *time = time->AtBestEfficiency();
     time->fixed_ns = 0;
     time->half_efficiency_tokens = 0;
     time->packed_row_ns = 0;

@@ -20,14 +20,27 @@ def round_half_up(value):
     return math.floor(value + 0.5)
 
 
+def efficiency(time, tokens):
+    """e(t): what the table of a LayerTime says for so many tokens, 1 without one."""
+    points = time.efficiency
+    if not points:
+        return 1.0
+    if tokens <= points[0].tokens:
+        return points[0].factor
+    for low, high in zip(points, points[1:]):
+        if tokens < high.tokens:
+            return low.factor + (tokens - low.tokens) / (high.tokens - low.tokens) * (high.factor - low.factor)
+    return points[-1].factor
+
+
 def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products, packed_rows, calls=(0, 0)):
     """T(ts, S2, tu, U2, X, p, W2, V2) with the numbers of a LayerTime; nanoseconds, not rounded. `calls`: W2 and V2."""
     result = time.fixed_ns
     if target_tokens > 0:
-        work = time.target_token_ns * target_tokens + time.target_square_ns * target_squares + time.cross_ns * products
+        work = time.target_token_ns * target_tokens * efficiency(time, target_tokens) + time.target_square_ns * target_squares + time.cross_ns * products
         result += work * (1 + time.half_efficiency_tokens / target_tokens)
     if source_tokens > 0:
-        work = time.source_token_ns * source_tokens + time.source_square_ns * source_squares
+        work = time.source_token_ns * source_tokens * efficiency(time, source_tokens) + time.source_square_ns * source_squares
         result += work * (1 + time.half_efficiency_tokens / source_tokens)
     result += time.packed_row_ns * packed_rows
     result += time.target_call_square_ns * calls[1]

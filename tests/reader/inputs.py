@@ -147,6 +147,22 @@ def with_small_overhead(file, half_efficiency_tokens=1.75):
     return {**file, "profile": {**file["profile"], "layers": layers}}
 
 
+def with_efficiency(file, points=((7, 1.413), (61, 1.0), (333, 0.917), (1500, 1.131)), embedding=((29, 1.517), (210, 0.883))):
+    """The same of layers whose tokens take longer among few, and among many; each kind at numbers of its own."""
+
+    def form(of, shift):
+        table = [{"tokens": tokens + shift, "factor": factor} for tokens, factor in points]
+        return {**{name: value for name, value in of.items() if name != "half_efficiency_tokens"}, "efficiency": table}
+
+    layers = []
+    for number, layer in enumerate(file["profile"]["layers"]):
+        forms = {name: form(layer[name], 3 * number + shift) for shift, name in enumerate(("forward", "backward_input", "backward_weight")) if name in layer}
+        tensor = [{**cost, "forward": form(cost["forward"], 11)} if "forward" in cost else cost for cost in layer["tensor"]]
+        layers.append({**layer, **forms, "tensor": tensor})
+    embedded = {**file["profile"]["embedding_forward"], "half_efficiency_tokens": 0, "efficiency": [{"tokens": t, "factor": f} for t, f in embedding]}
+    return {**file, "profile": {**file["profile"], "layers": layers, "embedding_forward": embedded}}
+
+
 def with_windows(file, window, interval, **fields):
     """The same of a model whose layers have a window, but for every interval-th."""
     model = {**file["model"], "attention_window": window, "windowless_interval": interval, **fields}
@@ -243,6 +259,15 @@ PROFILES = {
         measured=True,
         cluster={"intra_node_collective_bytes_per_second": 2.3e7, "intra_node_collective_latency_ns": "77", "gpus_per_node": 8},
     ),
+    "gpt-efficiency": with_efficiency(gpt_profile(tables=True, dtype="FLOAT32")),
+    "gpt-efficiency-measured": with_efficiency(gpt_profile(
+        loss_tokens_only=True, measured=True, key_value_heads=2,
+        cluster={"intra_node_collective_bytes_per_second": 2.3e7, "intra_node_collective_latency_ns": "77", "gpus_per_node": 8, "attention_hides_exchange": True})),
+    "gpt-efficiency-parts": with_efficiency(with_small_overhead(with_dense_layers(with_uneven_router(with_experts(
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "copy_bytes_per_second": 3.1e9, "attention_hides_exchange": True, **_LINKS_FOR_PARTS}), 16, [(1, 2)]), {4: 1.337}), [1, 4, 5, 8], 160))),
+    "gpt-efficiency-adapters": with_adapters(with_efficiency(gpt_profile(measured=True)), 7, "QUERY", "VALUE", "UP", "DOWN"),
+    "gpt-efficiency-one-point": with_efficiency(gpt_profile(), ((100, 0.813),), ()),
+    "t5-efficiency": with_efficiency(t5_profile()),
     "gpt-fast": gpt_profile(cluster={"intra_node_collective_bytes_per_second": 5e11, "intra_node_collective_latency_ns": "7", "gpus_per_node": 16}),
     "gpt-slow": with_slow_ranks(gpt_profile(), {1: 1.37, 3: 2.113}),
     "gpt-slow-links": with_slow_links(gpt_profile(), {(0, 1): 7.31, (1, 0): 3.5, (2, 3): 20.07, (3, 2): 1.001, (5, 1): 2}),

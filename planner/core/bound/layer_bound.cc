@@ -215,7 +215,8 @@ void BoundBackwardForms(const CostModel& costs, LayerKind kind, const std::vecto
   for (const RecomputeLevel level : levels) extra = std::min(extra, ExtraOfLevel(layer, walk, level));
   const double each = 1 / costs.layer_model().table_divisor(kind);
   bound->has_backward_forms = true;
-  bound->backward_forms = *layer.backward_forms;
+  bound->backward_forms = {layer.backward_forms->input.AtBestEfficiency(),
+                           layer.backward_forms->weight.AtBestEfficiency()};
   for (const BoundPass pass : {BoundPass::kWhole, BoundPass::kInput, BoundPass::kWeight}) {
     const auto at = static_cast<size_t>(pass);
     bound->scale[at] = pass == BoundPass::kWeight ? 0 : extra;
@@ -270,7 +271,8 @@ LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode
   if (!layer.present) return bound;
   bound.loss_tokens_only = layer.loss_tokens_only;
   if (layer.has_closed_form) {
-    bound.form = costs.layer_model().form(kind);
+    // Samples may lie among any number of tokens.
+    bound.form = costs.layer_model().form(kind).AtBestEfficiency();
   } else {
     (layer.axes == TableAxes::kSource ? bound.form.source_token_ns : bound.form.target_token_ns) = 1;
   }

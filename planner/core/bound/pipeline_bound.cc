@@ -152,7 +152,7 @@ RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<Lay
 }  // namespace
 
 PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
-    : embedding(costs.profile().embedding_forward),
+    : embedding(costs.profile().embedding_forward.AtBestEfficiency()),
       split(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward) {
   contexts = costs.group().context;
   // Each is rounded to a nanosecond, and its bytes to bytes.

@@ -15,6 +15,7 @@ LayerTime TermOf(const LayerTime& time, ForwardTerm term) {
   if (term == ForwardTerm::kTokens) {
     result.target_token_ns = time.target_token_ns;
     result.source_token_ns = time.source_token_ns;
+    result.efficiency = time.efficiency;
   }
   if (term == ForwardTerm::kSquares) {
     result.target_square_ns = time.target_square_ns;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/check_efficiency.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/wrong_in_profile.h"
 
@@ -63,7 +64,8 @@ absl::Status CheckTime(const std::string& field, const v1::LayerTime& time) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".packed_row_ns", time.packed_row_ns(), kPassNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".target_call_square_ns", time.target_call_square_ns(), kSquareNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_call_square_ns", time.source_call_square_ns(), kSquareNs));
-  return Check(field + ".half_efficiency_tokens", time.half_efficiency_tokens(), kTokens);
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".half_efficiency_tokens", time.half_efficiency_tokens(), kTokens));
+  return CheckEfficiency(field + ".efficiency", time);
 }
 
 // Of a head or the embeddings, which have no attention.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -168,6 +169,9 @@ absl::Status ReadLayers(const v1::CostProfile& proto, Architecture architecture,
 }  // namespace
 
 LayerTime LayerTimeFromProto(const v1::LayerTime& time) {
+  std::vector<EfficiencyPoint> efficiency;
+  for (const v1::EfficiencyPoint& point : time.efficiency())
+    efficiency.push_back({point.tokens(), point.factor()});
   return {.fixed_ns = time.fixed_ns(),
           .target_token_ns = time.target_token_ns(),
           .target_square_ns = time.target_square_ns(),
@@ -177,7 +181,8 @@ LayerTime LayerTimeFromProto(const v1::LayerTime& time) {
           .half_efficiency_tokens = time.half_efficiency_tokens(),
           .packed_row_ns = time.packed_row_ns(),
           .target_call_square_ns = time.target_call_square_ns(),
-          .source_call_square_ns = time.source_call_square_ns()};
+          .source_call_square_ns = time.source_call_square_ns(),
+          .efficiency = std::move(efficiency)};
 }
 
 LayerBytes LayerBytesFromProto(const v1::LayerBytes& bytes) {

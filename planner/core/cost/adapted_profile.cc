@@ -49,6 +49,7 @@ void AdaptBackwardForms(const Change& change, v1::LayerCost* layer) {
   weight.set_target_token_ns((kProducts - 1) * change.phi * forward.target_token_ns());
   weight.set_source_token_ns((kProducts - 1) * change.phi * forward.source_token_ns());
   weight.set_half_efficiency_tokens(forward.half_efficiency_tokens());
+  *weight.mutable_efficiency() = forward.efficiency();
   *layer->mutable_backward_weight() = weight;
 }
 

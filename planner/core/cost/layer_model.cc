@@ -121,11 +121,15 @@ double LayerModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSum
 }
 
 double LayerModel::WeightTokenNs() const {
+  constexpr double kMany = std::numeric_limits<double>::infinity();
   const LayerProfile& layer = profile_.layers[kDecoder];
-  if (layer.backward_forms.has_value())
-    return layer.backward_forms->weight.target_token_ns / table_divisor_[kDecoder];
-  return form_[kDecoder].target_token_ns / form_divisor_[kDecoder] * layer.backward_ratio[kKeepAll] *
-         (1 - layer.backward_input_share);
+  if (layer.backward_forms.has_value()) {
+    const LayerTime& weight = layer.backward_forms->weight;
+    return weight.target_token_ns * weight.TokenFactor(kMany) / table_divisor_[kDecoder];
+  }
+  const LayerTime& form = form_[kDecoder];
+  return form.target_token_ns * form.TokenFactor(kMany) / form_divisor_[kDecoder] *
+         layer.backward_ratio[kKeepAll] * (1 - layer.backward_input_share);
 }
 
 double LayerModel::AttentionNs(double squares, double tokens) const {

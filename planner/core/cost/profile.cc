@@ -6,15 +6,41 @@
 
 namespace penstock::core {
 
+double FactorAt(const std::vector<EfficiencyPoint>& efficiency, double tokens) {
+  if (efficiency.empty()) return 1;
+  if (tokens <= efficiency.front().tokens) return efficiency.front().factor;
+  if (tokens >= efficiency.back().tokens) return efficiency.back().factor;
+  const auto above =
+      std::upper_bound(efficiency.begin(), efficiency.end(), tokens,
+                       [](double value, const EfficiencyPoint& point) { return value < point.tokens; });
+  const auto below = above - 1;
+  const double fraction = (tokens - below->tokens) / (above->tokens - below->tokens);
+  return below->factor + fraction * (above->factor - below->factor);
+}
+
+LayerTime LayerTime::AtBestEfficiency() const {
+  LayerTime best = *this;
+  best.efficiency.clear();
+  if (efficiency.empty()) return best;
+  const auto least = std::min_element(
+      efficiency.begin(), efficiency.end(),
+      [](const EfficiencyPoint& left, const EfficiencyPoint& right) { return left.factor < right.factor; });
+  best.target_token_ns *= least->factor;
+  best.source_token_ns *= least->factor;
+  return best;
+}
+
 double LayerTime::operator()(const TokenSums& sums) const {
   double time = fixed_ns;
   if (sums.target > 0) {
-    time += (target_token_ns * sums.target + target_square_ns * sums.target_square + cross_ns * sums.cross) *
+    time += (target_token_ns * sums.target * TokenFactor(sums.target) +
+             target_square_ns * sums.target_square + cross_ns * sums.cross) *
             (1.0 + half_efficiency_tokens / sums.target);
   }
   if (sums.source > 0) {
-    time += (source_token_ns * sums.source + source_square_ns * sums.source_square) *
-            (1.0 + half_efficiency_tokens / sums.source);
+    time +=
+        (source_token_ns * sums.source * TokenFactor(sums.source) + source_square_ns * sums.source_square) *
+        (1.0 + half_efficiency_tokens / sums.source);
   }
   if (packed_row_ns > 0) time += packed_row_ns * sums.packed_rows();
   if (target_call_square_ns > 0) time += target_call_square_ns * sums.target_call_square();

@@ -12,6 +12,15 @@
 
 namespace penstock::core {
 
+// See v1::EfficiencyPoint.
+struct EfficiencyPoint {
+  double tokens = 0;
+  double factor = 1;
+};
+
+// What a table of efficiency (ascending) says for so many tokens; 1 of an empty one.
+double FactorAt(const std::vector<EfficiencyPoint>& efficiency, double tokens);
+
 struct LayerTime {
   double fixed_ns = 0;
   double target_token_ns = 0;
@@ -23,9 +32,16 @@ struct LayerTime {
   double packed_row_ns = 0;
   double target_call_square_ns = 0;
   double source_call_square_ns = 0;
+  // Ascending by tokens. Empty: a token takes as long among many as among few.
+  std::vector<EfficiencyPoint> efficiency = {};
 
   // The formula of v1::LayerTime. Nothing for a micro-batch without tokens but `fixed_ns`.
   double operator()(const TokenSums& sums) const;
+  // By what the terms of tokens are multiplied among so many of one side; infinity: in an endless
+  // micro-batch.
+  double TokenFactor(double tokens) const { return efficiency.empty() ? 1 : FactorAt(efficiency, tokens); }
+  // Without a table of efficiency, from below: each token takes what it takes among as many as suit it best.
+  LayerTime AtBestEfficiency() const;
 };
 
 struct LayerBytes {

@@ -1,8 +1,28 @@
 #include "planner/core/placement/load_model.h"
 
+#include <set>
+
 #include "planner/core/cost/half_counts.h"
 
 namespace penstock::core {
+namespace {
+
+// Tables of two terms of tokens as one table of their sum.
+std::vector<EfficiencyPoint> TableOfSum(double ns, const std::vector<EfficiencyPoint>& efficiency,
+                                        double other_ns, const std::vector<EfficiencyPoint>& other) {
+  if ((efficiency.empty() && other.empty()) || ns + other_ns <= 0) return {};
+  std::set<double> tokens;
+  for (const auto* table : {&efficiency, &other})
+    for (const EfficiencyPoint& point : *table) tokens.insert(point.tokens);
+  std::vector<EfficiencyPoint> sum;
+  for (const double at : tokens) {
+    const double factor = ns * FactorAt(efficiency, at) + other_ns * FactorAt(other, at);
+    sum.push_back({at, factor / (ns + other_ns)});
+  }
+  return sum;
+}
+
+}  // namespace
 
 LoadModel::LoadModel(const CostModel& costs) {
   const LayerModel& model = costs.layer_model();
@@ -17,6 +37,7 @@ LoadModel::LoadModel(const CostModel& costs) {
   const LayerTime& head = model.form(kHead);
   loss_ns_ = (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.target_token_ns;
   half_loss_ = head.half_efficiency_tokens;
+  loss_efficiency_ = head.efficiency;
   head_at_loss_only_ = costs.profile().layers[kHead].loss_tokens_only;
   const ExchangeModel& exchange = costs.exchange_model();
   if (costs.group().tensor > 1) {
@@ -61,13 +82,16 @@ void LoadModel::AddLayers(const CostModel& costs, LayerKind kind, double layers)
   } else {
     half_tokens_ = time.half_tokens;
   }
+  efficiency_ = TableOfSum(token_ns_, efficiency_, time.token_ns, time.efficiency);
   token_ns_ = token_ns;
   square_ns_ += time.square_ns;
   row_ns_ += time.row_ns;
 }
 
 void LoadModel::LayersTime::Add(const LayerTime& form, double times, double divisor) {
-  token_ns += times * form.target_token_ns / divisor;
+  const double ns = times * form.target_token_ns / divisor;
+  efficiency = TableOfSum(token_ns, efficiency, ns, form.efficiency);
+  token_ns += ns;
   // Rows are calls of their own here.
   square_ns += times * (form.target_square_ns + form.target_call_square_ns) / divisor;
   row_ns += times * form.packed_row_ns / divisor;

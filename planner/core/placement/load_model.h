@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/share.h"
@@ -52,6 +53,8 @@ class LoadModel {
     // What `half_efficiency_tokens` add.
     double overhead = 0;
     double half_tokens = 0;
+    // Of all of `token_ns`.
+    std::vector<EfficiencyPoint> efficiency;
   };
   void AddLayers(const CostModel& costs, LayerKind kind, double layers);
   double ExchangeNs(const Load& load) const;
@@ -63,6 +66,8 @@ class LoadModel {
   // Tokens and positions at which half of the speed is reached.
   double half_tokens_ = 0;
   double half_loss_ = 0;
+  std::vector<EfficiencyPoint> efficiency_;
+  std::vector<EfficiencyPoint> loss_efficiency_;
   // Else the head runs at every token.
   bool head_at_loss_only_ = false;
   // What tensor ranks exchange for a token, over all layers.
@@ -115,11 +120,15 @@ inline double LoadModel::ExchangeNs(const Load& load) const {
 inline double LoadModel::TimeNs(const Load& load) const {
   if (load.tokens <= 0) return 0;
   const double speed = 1 + half_tokens_ / load.tokens;
+  const auto factor = [](const std::vector<EfficiencyPoint>& efficiency, double tokens) {
+    return efficiency.empty() ? 1 : FactorAt(efficiency, tokens);
+  };
   double time =
-      (token_ns_ * load.tokens + square_ns_ * load.squares) * speed + token_exchange_ns_ * load.tokens;
+      (token_ns_ * load.tokens * factor(efficiency_, load.tokens) + square_ns_ * load.squares) * speed +
+      token_exchange_ns_ * load.tokens;
   if (row_ns_ > 0) time += row_ns_ * load.rows;
   const double positions = head_at_loss_only_ ? load.loss : load.tokens;
-  if (positions > 0) time += loss_ns_ * (positions + half_loss_);
+  if (positions > 0) time += loss_ns_ * (positions * factor(loss_efficiency_, positions) + half_loss_);
   const double exchange = ExchangeNs(load);
   if (exchange > 0) {
     const double attention = attention_square_ns_ * load.divided_squares * speed;

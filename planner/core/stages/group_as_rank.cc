@@ -12,10 +12,11 @@ namespace penstock::core {
 namespace {
 
 // The even share's time as a function of the whole: a share has so many tokens less, and reaches half of its
-// speed with so many more of the whole.
+// speed, or a point of its table of efficiency, with so many more of the whole.
 LayerTime OfWhole(LayerTime form, double divisor, double contexts) {
   form.fixed_ns /= divisor;
   form.half_efficiency_tokens *= contexts;
+  for (EfficiencyPoint& point : form.efficiency) point.tokens *= contexts;
   for (double* rate : {&form.target_token_ns, &form.target_square_ns, &form.cross_ns, &form.source_token_ns,
                        &form.source_square_ns, &form.packed_row_ns, &form.target_call_square_ns,
                        &form.source_call_square_ns}) {

@@ -56,6 +56,21 @@ TEST(TimeSplit, TellsUsefulWorkFromPaddingAndOverhead) {
   EXPECT_DOUBLE_EQ(split[kUpdate], 0.5 * (8 * 1000 + 2000 + 2000));
 }
 
+TEST(TimeSplit, CountsWhatTokensTakeBeyondTheirBestEfficiencyAsOverhead) {
+  const v1::Batch batch = core::MakeBatch({{0, 100}, {0, 200}});
+  v1::JobSpec job = OneRectangle(v1::RECOMPUTE_NONE);
+  core::SetEfficiency({{300, 1.2}, {400, 1.1}, {1000, 0.9}},
+                      job.mutable_profile()->mutable_layers(0)->mutable_forward());
+  const Planned planned = MakePlan(job, batch);
+  ASSERT_NE(planned.planner, nullptr);
+  const auto ranks = SplitTime(*planned.planner, batch, planned.plan);
+  ASSERT_TRUE(ranks.ok()) << ranks.status();
+  const TimeSplit& split = ranks->front();
+  EXPECT_DOUBLE_EQ(split[kUseful], 3 * (8 * (0.9 * 10 * 300 + 0.01 * (100 * 100 + 200 * 200)) + 5 * 300));
+  // 300 tokens without padding.
+  EXPECT_NEAR(split[kOverhead], 3 * (8 * (1000 + 0.3 * 10 * 300) + 500), 1e-6);
+}
+
 TEST(TimeSplit, CountsWhatIsRunAgainAsRecompute) {
   const v1::Batch batch = core::MakeBatch({{0, 100}, {0, 200}});
   const Planned planned = MakePlan(OneRectangle(v1::RECOMPUTE_FULL), batch);

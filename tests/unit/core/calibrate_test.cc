@@ -127,6 +127,23 @@ TEST(CalibrateTest, PackedRowsTakeAsManyTimesWhatWasPlannedAsLayersForBeingThere
   EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
 }
 
+TEST(CalibrateTest, AFactorOfTokensIsFoundOnTopOfATableOfEfficiency) {
+  v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  SetEfficiency({{20, 1.4}, {100, 0.9}, {600, 1.2}},
+                job.mutable_profile()->mutable_layers(0)->mutable_forward());
+  CostFactors truth;
+  truth.forward[kDecoder].tokens = 1.7;
+  const v1::CostProfile ran_with = ReviseProfile(job.profile(), Architecture::kGpt, truth);
+  const Ran ran(job, ran_with, 6);
+  EXPECT_GT(ran.WorstError(job.profile()), kRounding);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
+  const v1::LayerTime& layer = (*fitted)->profile.layers(0).forward();
+  ASSERT_EQ(layer.efficiency_size(), 3);
+  EXPECT_EQ(layer.efficiency(1).factor(), 0.9);
+}
+
 TEST(CalibrateTest, WhatOfComputingIsReallyWaitingBetweenPassesIsSaid) {
   const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   Ran ran(job, job.profile(), 6);

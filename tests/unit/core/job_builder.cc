@@ -116,6 +116,16 @@ CostModel ModelOf(const v1::JobSpec& spec) {
   return CostModel(ProfileFromProto(spec.profile(), job.architecture).value(), job);
 }
 
+void SetEfficiency(const std::vector<std::pair<double, double>>& points, v1::LayerTime* time) {
+  time->clear_half_efficiency_tokens();
+  time->clear_efficiency();
+  for (const auto& [tokens, factor] : points) {
+    v1::EfficiencyPoint* const point = time->add_efficiency();
+    point->set_tokens(tokens);
+    point->set_factor(factor);
+  }
+}
+
 v1::Batch MakeBatch(const std::vector<std::pair<uint32_t, uint32_t>>& lengths) {
   v1::Batch batch;
   batch.set_iteration(7);

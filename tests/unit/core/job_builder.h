@@ -26,6 +26,9 @@ v1::JobSpec T5Job(uint32_t pipeline, uint32_t data, v1::Policy policy);
 // The job and its profile must be valid.
 CostModel ModelOf(const v1::JobSpec& spec);
 
+// Points of a table of efficiency as (tokens, factor), in place of any other efficiency.
+void SetEfficiency(const std::vector<std::pair<double, double>>& points, v1::LayerTime* time);
+
 // Lengths as (input, target).
 v1::Batch MakeBatch(const std::vector<std::pair<uint32_t, uint32_t>>& lengths);
 

@@ -40,6 +40,8 @@ v1::JobSpec RandomGroupJob(uint32_t contexts, Random* random) {
     }
     layer.mutable_forward()->set_fixed_ns(random->Range(0, 3000));
     layer.mutable_forward()->set_half_efficiency_tokens(half_efficiency);
+    if (half_efficiency == 0 && tensor == 2)
+      SetEfficiency({{16, 1.3}, {300, 1}, {2000, 1.2}}, layer.mutable_forward());
     if (tensor == 1) continue;
     v1::TensorCost* cost = layer.add_tensor();
     cost->set_degree(tensor);

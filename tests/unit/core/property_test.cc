@@ -34,6 +34,7 @@ RandomJobLimits Limits() {
   limits.backward_forms_percent = 25;
   limits.calls_percent = 20;
   limits.fixed_step_percent = 30;
+  limits.efficiency_percent = 25;
   return limits;
 }
 

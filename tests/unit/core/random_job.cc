@@ -260,6 +260,34 @@ void RandomBackwardForms(Random* random, v1::CostProfile* profile) {
   }
 }
 
+// From a layer that takes twice as long for a token among few to one that takes as long among many.
+void RandomEfficiencyOf(Random* random, v1::LayerTime* form) {
+  form->clear_half_efficiency_tokens();
+  double tokens = random->Range(1, 100);
+  double least = 0;
+  for (uint32_t left = random->Range(1, 4); left > 0; --left) {
+    v1::EfficiencyPoint* const point = form->add_efficiency();
+    point->set_tokens(tokens);
+    point->set_factor(std::max(0.01 * random->Range(50, 200), least));
+    const double next = tokens * (1 + 0.1 * random->Range(1, 50));
+    least = point->factor() * next / (2 * next - tokens);
+    tokens = next;
+  }
+}
+
+void RandomEfficiency(Random* random, v1::CostProfile* profile) {
+  const auto some = [&](v1::LayerTime* form) {
+    if (random->Chance(75)) RandomEfficiencyOf(random, form);
+  };
+  for (v1::LayerCost& layer : *profile->mutable_layers()) {
+    some(layer.mutable_forward());
+    if (!layer.has_backward_input()) continue;
+    some(layer.mutable_backward_input());
+    some(layer.mutable_backward_weight());
+  }
+  if (profile->has_embedding_forward()) some(profile->mutable_embedding_forward());
+}
+
 void RandomCluster(Random* random, v1::Cluster* cluster) {
   cluster->set_gpus_per_node(random->Range(1, 8));
   // From links that hide to ones that take as long as the passes.
@@ -461,6 +489,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   Random step(seed + (uint64_t{15} << 40));
   if (step.Chance(limits.fixed_step_percent))
     job.mutable_profile()->set_optimizer_fixed_ns(0.3 * step.Range(1, 20000));
+  Random efficiency(seed + (uint64_t{13} << 40));
+  if (efficiency.Chance(limits.efficiency_percent)) RandomEfficiency(&efficiency, job.mutable_profile());
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));

@@ -58,6 +58,8 @@ struct RandomJobLimits {
   uint32_t fixed_step_percent = 0;
   // Of so many collectives have speeds by their number of ranks.
   uint32_t speeds_percent = 0;
+  // Of so many jobs in a hundred a token takes longer among some numbers of tokens than among others.
+  uint32_t efficiency_percent = 0;
 };
 
 struct RandomPlanningCase {

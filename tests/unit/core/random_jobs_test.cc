@@ -319,6 +319,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
     limits.backward_forms_percent = 25;
     limits.calls_percent = 20;
     limits.fixed_step_percent = 30;
+    limits.efficiency_percent = 25;
     // Every other one is small enough for brute force.
     if (seed % 2 == 1) {
       limits.samples = kBruteForceSamples;

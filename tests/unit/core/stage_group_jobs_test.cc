@@ -58,6 +58,7 @@ RandomJobLimits Limits(int seed) {
   limits.calls_percent = 20;
   limits.fixed_step_percent = 30;
   limits.speeds_percent = 30;
+  limits.efficiency_percent = 25;
   if (seed % 4 == 0) limits.samples = 30;
   if (seed % 4 == 1 || seed % 4 == 3) {
     limits.samples = 4;
