@@ -1,9 +1,11 @@
 // What a model costs on this machine, as plain values; units as in proto/penstock/v1/cost_profile.proto.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::worker {
@@ -24,6 +26,12 @@ struct TokenFigures {
   double target_call_square = 0;
 };
 
+// v1::EfficiencyPoint.
+struct EfficiencyPoint {
+  double tokens = 0;
+  double factor = 1;
+};
+
 // v1::LayerTime.
 struct MeasuredTime {
   double fixed_ns = 0;
@@ -36,6 +44,8 @@ struct MeasuredTime {
   double packed_row_ns = 0;
   double target_call_square_ns = 0;
   double source_call_square_ns = 0;
+  // Ascending by tokens; half_efficiency_tokens is 0 where there are some.
+  std::vector<EfficiencyPoint> efficiency = {};
 
   void Scale(double by) {
     for (double* time : {&fixed_ns, &target_token_ns, &target_square_ns, &cross_ns, &source_token_ns,
@@ -43,17 +53,30 @@ struct MeasuredTime {
       *time *= by;
   }
 
+  // By what the terms of tokens are multiplied among so many.
+  double TokenFactor(double tokens) const {
+    if (efficiency.empty()) return 1;
+    if (tokens <= efficiency.front().tokens) return efficiency.front().factor;
+    for (size_t i = 1; i < efficiency.size(); ++i) {
+      const auto& [low, high] = std::pair(efficiency[i - 1], efficiency[i]);
+      if (tokens >= high.tokens) continue;
+      return low.factor + (tokens - low.tokens) / (high.tokens - low.tokens) * (high.factor - low.factor);
+    }
+    return efficiency.back().factor;
+  }
+
   double operator()(const TokenFigures& tokens) const {
     double time = fixed_ns + packed_row_ns * tokens.packed_rows +
                   target_call_square_ns * tokens.target_call_square +
                   source_call_square_ns * tokens.source_call_square;
     if (tokens.target > 0) {
-      time += (target_token_ns * tokens.target + target_square_ns * tokens.target_square +
-               cross_ns * tokens.cross) *
+      time += (target_token_ns * tokens.target * TokenFactor(tokens.target) +
+               target_square_ns * tokens.target_square + cross_ns * tokens.cross) *
               (1 + half_efficiency_tokens / tokens.target);
     }
     if (tokens.source > 0) {
-      time += (source_token_ns * tokens.source + source_square_ns * tokens.source_square) *
+      time += (source_token_ns * tokens.source * TokenFactor(tokens.source) +
+               source_square_ns * tokens.source_square) *
               (1 + half_efficiency_tokens / tokens.source);
     }
     return time;

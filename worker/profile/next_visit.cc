@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/least_squares/least_squares.h"
+#include "worker/profile/fit_efficiency.h"
+#include "worker/profile/form_terms.h"
 
 namespace penstock::worker {
 namespace {
@@ -17,19 +19,16 @@ constexpr double kNoise = 0.02;
 constexpr double kRidge = 1e-6;
 constexpr int kRobustRounds = 5;
 
-// The terms of a form without half_efficiency_tokens at a shape, over its time.
-std::vector<double> TermsOf(const CostPoint& point) {
-  const TokenFigures& tokens = point.tokens;
-  std::vector<double> terms = {1,
-                               tokens.target,
-                               tokens.target_square,
-                               tokens.cross,
-                               tokens.source,
-                               tokens.source_square,
-                               tokens.packed_rows,
-                               tokens.target_call_square,
-                               tokens.source_call_square};
-  for (double& term : terms) term /= point.ns;
+// The terms of a form without half_efficiency_tokens at a shape, over its time; those of tokens by the points
+// that a table of efficiency would have.
+std::vector<double> TermsOf(const CostPoint& point, const std::vector<double>& knots) {
+  std::vector<double> terms = FormTerms(point, {});
+  if (knots.empty()) return terms;
+  for (const auto& [term, tokens] :
+       {std::pair(kTargetToken, point.tokens.target), {kSourceToken, point.tokens.source}}) {
+    for (const double share : SharesOfKnots(knots, tokens)) terms.push_back(share * terms[term]);
+    terms[term] = 0;
+  }
   return terms;
 }
 
@@ -110,8 +109,11 @@ std::vector<double> Doubts(const std::vector<VisitedShape>& shapes) {
   if (shapes.empty()) return {};
   Terms rows;
   std::vector<double> visits;
+  std::vector<CostPoint> points;
+  for (const VisitedShape& shape : shapes) points.push_back(shape.point);
+  const std::vector<double> knots = EfficiencyKnots(points);
   for (const VisitedShape& shape : shapes) {
-    rows.push_back(TermsOf(shape.point));
+    rows.push_back(TermsOf(shape.point, knots));
     visits.push_back(static_cast<double>(shape.visits));
   }
   Scale(rows);

@@ -26,6 +26,11 @@ v1::LayerTime ToProto(const MeasuredTime& time) {
   proto.set_packed_row_ns(time.packed_row_ns);
   proto.set_target_call_square_ns(time.target_call_square_ns);
   proto.set_source_call_square_ns(time.source_call_square_ns);
+  for (const EfficiencyPoint& point : time.efficiency) {
+    v1::EfficiencyPoint* const added = proto.add_efficiency();
+    added->set_tokens(point.tokens);
+    added->set_factor(point.factor);
+  }
   return proto;
 }
 

@@ -41,6 +41,23 @@ TEST(NextVisit, IsOfOneThatAloneSaysWhatATermTakesWhereAllFit) {
   EXPECT_TRUE(*next == 0 || *next == shapes.size() - 1) << *next;
 }
 
+TEST(NextVisit, IsOfALargeOneThatAloneSaysHowLongATokenTakesAmongSoMany) {
+  std::vector<VisitedShape> shapes;
+  // Squares are told by long rows among few tokens.
+  for (const double rows : {1.0, 2.0, 4.0, 8.0}) {
+    for (const double length : {16.0, 64.0, 128.0, 256.0, 512.0}) {
+      const TokenFigures tokens = {.target = rows * length, .target_square = rows * length * length};
+      shapes.push_back(
+          {.point = {tokens, 1e5 + 900 * tokens.target + 0.5 * tokens.target_square}, .visits = 3});
+    }
+  }
+  const double before = Doubts(shapes)[10];
+  const TokenFigures large = {.target = 20000, .target_square = 20000.0 * 16};
+  shapes.push_back({.point = {large, 1e5 + 900 * large.target + 0.5 * large.target_square}, .visits = 3});
+  const std::vector<double> doubts = Doubts(shapes);
+  EXPECT_GT(doubts.back(), 2 * doubts[10]) << before;
+}
+
 TEST(NextVisit, GoesOnToOthersWhenAShapeHasBeenVisitedOften) {
   std::vector<VisitedShape> shapes = Shapes(kFewestVisits);
   shapes[3].point.ns *= 1.5;

@@ -21,6 +21,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
                             .packed_row_ns = 8,
                             .target_call_square_ns = 9,
                             .source_call_square_ns = 10};
+  measured.head.forward = {.target_token_ns = 5, .efficiency = {{16, 1.25}, {64, 1}}};
   measured.layer.backward = {{.target_square_ns = 7}, {.target_token_ns = 6}};
   measured.layer.backward_input_share = 0.625;
   measured.layer.backward_ratio_full = 2.5;
@@ -57,6 +58,11 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(layer.backward_input().target_square_ns(), 7);
   EXPECT_EQ(layer.backward_weight().target_token_ns(), 6);
   EXPECT_FALSE(file.profile().layers(1).has_backward_input());
+  EXPECT_EQ(layer.forward().efficiency_size(), 0);
+  const v1::LayerTime& head = file.profile().layers(1).forward();
+  ASSERT_EQ(head.efficiency_size(), 2);
+  EXPECT_EQ(head.efficiency(0).tokens(), 16);
+  EXPECT_EQ(head.efficiency(0).factor(), 1.25);
   ASSERT_EQ(layer.tensor_size(), 2);
   EXPECT_EQ(layer.tensor(0).degree(), 2U);
   EXPECT_EQ(layer.tensor(0).efficiency(), 0.875);
