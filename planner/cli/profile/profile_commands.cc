@@ -16,6 +16,7 @@
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/printable_text.h"
 #include "planner/cli/profile/analytic_command.h"
+#include "planner/cli/profile/efficiency_lines.h"
 #include "planner/cli/profile/measure_commands.h"
 #include "planner/cli/profile/profile_figures.h"
 #include "planner/cli/profile_file.h"
@@ -47,6 +48,14 @@ std::vector<std::string> Header(const std::vector<uint32_t>& lengths) {
 
 std::string Figure(const std::optional<double>& value) {
   return value.has_value() ? absl::StrFormat("%.4g", *value) : "-";
+}
+
+Json ToJson(const std::vector<EfficiencyTable>& tables) {
+  Json json = Json::object();
+  for (const EfficiencyTable& table : tables)
+    for (const v1::EfficiencyPoint& point : table.points)
+      json[table.of].push_back({{"tokens", point.tokens()}, {"factor", point.factor()}});
+  return json;
 }
 
 Json ToJson(const ProfileFigures& figures) {
@@ -118,7 +127,7 @@ std::string Describe(const v1::CostProfile& profile) {
       Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
       Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
       SlowRanks(profile), DescribeSlowLinks(profile), UnevenExperts(profile), Noise(profile),
-      Training(profile),
+      Training(profile), EfficiencyLines(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
                       "--shard-optimizer-state; a step takes %.3g ns a byte%s\n\n",
                       profile.state_bytes_per_parameter_byte(),
@@ -136,15 +145,19 @@ std::string Table(const ProfileFigures& figures) {
   return table.ToString();
 }
 
-// Others may have written the file: what is printed is made printable.
-void Print(const ProfileFlags& flags, const std::string& above, const ProfileFigures& figures) {
-  PrintOut(flags.json ? absl::StrCat(DumpJson(ToJson(figures)), "\n") : absl::StrCat(above, Table(figures)));
+// Others may have written the file: what is printed is made printable. `efficiency`: by file.
+void Print(const ProfileFlags& flags, const std::string& above, const ProfileFigures& figures,
+           const Json& efficiency) {
+  if (!flags.json) return PrintOut(absl::StrCat(above, Table(figures)));
+  Json json = ToJson(figures);
+  json["efficiency"] = efficiency;
+  PrintOut(absl::StrCat(DumpJson(json), "\n"));
 }
 
 absl::Status RunShow(const ProfileFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("FILE", flags.file));
   PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures figures, FiguresOf(file));
-  Print(flags, Describe(file.profile()), figures);
+  Print(flags, Describe(file.profile()), figures, ToJson(EfficiencyTablesOf(file.profile())));
   return absl::OkStatus();
 }
 
@@ -172,15 +185,29 @@ std::string CompareNoise(const v1::CostProfile& one, const v1::CostProfile& othe
                          100 * one.pass_noise());
 }
 
+// Lines of both, where either has tables.
+std::string CompareEfficiency(const ProfileFlags& flags, const v1::CostProfile& one,
+                              const v1::CostProfile& other) {
+  const std::string of_one = EfficiencyLines(one), of_other = EfficiencyLines(other);
+  if (of_one.empty() && of_other.empty()) return "";
+  const auto lines = [](const std::string& file, const std::string& of) {
+    return absl::StrCat(file, of.empty() ? ": a token takes as long among many as among few\n" : ":\n", of);
+  };
+  return absl::StrCat(lines(flags.other, of_other), lines(flags.file, of_one), "\n");
+}
+
 absl::Status RunCompare(const ProfileFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("FILE", flags.file));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile other, ReadProfileFile("OTHER", flags.other));
   PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures figures, FiguresOf(file));
   PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures others, FiguresOf(other, figures.lengths));
-  Print(flags,
-        absl::StrCat(flags.other, " by ", flags.file, ": above 1 is slower, or keeps more\n\n",
-                     CompareNoise(file.profile(), other.profile())),
-        Ratios(figures, others));
+  Print(
+      flags,
+      absl::StrCat(flags.other, " by ", flags.file, ": above 1 is slower, or keeps more\n\n",
+                   CompareNoise(file.profile(), other.profile()),
+                   CompareEfficiency(flags, file.profile(), other.profile())),
+      Ratios(figures, others),
+      Json::array({ToJson(EfficiencyTablesOf(file.profile())), ToJson(EfficiencyTablesOf(other.profile()))}));
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/files/files.h"
 #include "tests/integration/cli/penstock_process.h"
 
 namespace penstock {
@@ -107,6 +108,21 @@ TEST_F(ProfileCommand, AnAnalyticProfileOfAModelWithDenseLayersIsPlannedWith) {
   EXPECT_EQ(without_experts.code, 2);
   EXPECT_THAT(without_experts.errors, HasSubstr("job.model.dense_layers"));
   EXPECT_GT(wide_ms, 0);
+}
+
+TEST_F(ProfileCommand, ShowAndCompareSayHowEfficientTokensAre) {
+  const std::string profile = penstock_.WriteProfile();
+  Json file = Json::parse(*ReadFile(profile));
+  file["profile"]["layers"][0]["forward"]["efficiency"] = {{{"tokens", 100}, {"factor", 1.25}},
+                                                           {{"tokens", 2000}, {"factor", 1}}};
+  const std::string with = penstock_.folder().Write("with.json", file.dump());
+  const std::string line = "efficiency    layer, forward: a token takes 1.25 at 100, 1 at 2,000 tokens\n";
+  EXPECT_THAT(penstock_.Run({"profile", "show", with}).output, HasSubstr(line));
+  const std::string compared = penstock_.Run({"profile", "compare", profile, with}).output;
+  EXPECT_THAT(compared, HasSubstr("with.json:\n" + line));
+  EXPECT_THAT(compared, HasSubstr(profile + ": a token takes as long among many as among few\n"));
+  const Json shown = Json::parse(penstock_.Run({"profile", "show", with, "--json"}).output);
+  EXPECT_EQ(shown["efficiency"]["layer, forward"][0]["factor"], 1.25);
 }
 
 }  // namespace
