@@ -3,7 +3,8 @@
 //
 //   PENSTOCK_ASSIGN_OR_RETURN(auto device, MakeTorchDevice("cpu", dataset.get()));
 //   PENSTOCK_ASSIGN_OR_RETURN(auto communicator, device->MakeCommunicator(options));
-//   PENSTOCK_ASSIGN_OR_RETURN(auto stage, device->MakeStage(job.model, range, job.training.seed, group));
+//   PENSTOCK_ASSIGN_OR_RETURN(auto stage, device->MakeStage(job.model, range, job.training.seed, group,
+//                                                             job.gradient_bucket_bytes));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -55,10 +56,10 @@ class Device {
   virtual absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) = 0;
 
   // This rank's part of a stage; `group`, with which its passes exchange, must outlive it. Without a seed its
-  // parameters are 0. Possible errors: those of MakeTransformerStage.
+  // parameters are 0. `bucket_bytes`: see MakeFlatParameters. Possible errors: those of MakeTransformerStage.
   virtual absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                           std::optional<uint64_t> seed,
-                                                           StageGroup& group) = 0;
+                                                           std::optional<uint64_t> seed, StageGroup& group,
+                                                           int64_t bucket_bytes) = 0;
   // The parameters of a rank's part of a stage, and the type in which they are.
   virtual std::vector<ParameterSpec> ParametersOf(const ModelConfig& model, const StageRange& range,
                                                   const GroupPlace& of) const {

@@ -57,8 +57,9 @@ class TorchDevice : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   std::optional<uint64_t> seed, StageGroup& group) override {
-    return MakeTransformerStage(model, range, seed, place_, group);
+                                                   std::optional<uint64_t> seed, StageGroup& group,
+                                                   int64_t bucket_bytes) override {
+    return MakeTransformerStage(model, range, seed, place_, group, bucket_bytes);
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(

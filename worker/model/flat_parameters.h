@@ -76,7 +76,7 @@ struct FlatParameters {
   std::vector<NamedParameter> frozen = {};
 };
 
-// A message of this size takes far longer than starting it.
+// Where nobody asks for another size: a message of it takes far longer than starting it.
 inline constexpr int64_t kBucketBytes = int64_t{4} << 20;
 
 // Initial values of the parameters (without a seed 0: somebody else fills them), gradients of 0. A bucket

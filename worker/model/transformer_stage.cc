@@ -83,7 +83,7 @@ class TransformerStage : public Stage {
   TransformerStage(const ModelConfig& config, const StageRange& range, at::Device device, StageGroup& group)
       : config_(config), range_(range), device_(device), group_(group) {}
 
-  void CreateParameters(std::optional<uint64_t> seed);
+  void CreateParameters(std::optional<uint64_t> seed, int64_t bucket_bytes);
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                        const at::Tensor& input, const LayerRecompute& recompute,
@@ -152,10 +152,10 @@ class TransformerStage : public Stage {
   StageParts parts_;
 };
 
-void TransformerStage::CreateParameters(std::optional<uint64_t> seed) {
+void TransformerStage::CreateParameters(std::optional<uint64_t> seed, int64_t bucket_bytes) {
   const at::ScalarType type = ToScalarType(config_.dtype);
-  parameters_ =
-      MakeFlatParameters(TrainedParameterSpecs(config_, range_, group_.place()), seed, type, device_);
+  parameters_ = MakeFlatParameters(TrainedParameterSpecs(config_, range_, group_.place()), seed, type,
+                                   device_, bucket_bytes);
   AddFrozenParameters(FrozenParameterSpecs(config_, range_, group_.place()), seed, type, device_,
                       &parameters_);
   parts_ = MakeStageParts(config_, range_, PartParametersOf(config_, parameters_), device_, group_);
@@ -440,14 +440,14 @@ RouterLosses TransformerStage::TakeRouterLosses() {
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
                                                             const StageRange& range,
                                                             std::optional<uint64_t> seed, at::Device device,
-                                                            StageGroup& group) {
+                                                            StageGroup& group, int64_t bucket_bytes) {
   PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
   PENSTOCK_RETURN_IF_ERROR(CheckStageRange(config, range));
   PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, group.place().tensors));
   PENSTOCK_RETURN_IF_ERROR(CheckExpertRanks(config, group.place()));
   auto stage = std::make_unique<TransformerStage>(config, range, device, group);
   PENSTOCK_RETURN_IF_ERROR(
-      RunTorch("creating the stage's parameters", [&] { stage->CreateParameters(seed); }));
+      RunTorch("creating the stage's parameters", [&] { stage->CreateParameters(seed, bucket_bytes); }));
   return stage;
 }
 

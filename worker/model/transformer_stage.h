@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "worker/model/flat_parameters.h"
 #include "worker/model/parameters.h"
 #include "worker/model/stage.h"
 #include "worker/model/stage_group.h"
@@ -27,11 +28,12 @@ namespace penstock::worker {
 // Without a seed parameters are 0 until somebody fills them. The last stage runs the head, and its backward
 // pass with that of the final norm, already in Forward (worker/model/loss_head.h). A rank of a stage group,
 // which outlives the stage, computes its share of the tokens; the losses and gradients of the context ranks
-// add up to those of the undivided stage. Possible errors: INVALID_ARGUMENT (names the field of `config` or
-// `range`), RESOURCE_EXHAUSTED (memory).
+// add up to those of the undivided stage. `bucket_bytes`: see MakeFlatParameters. Possible errors:
+// INVALID_ARGUMENT (names the field of `config` or `range`), RESOURCE_EXHAUSTED (memory).
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
                                                             const StageRange& range,
                                                             std::optional<uint64_t> seed, at::Device device,
-                                                            StageGroup& group = SoleRank());
+                                                            StageGroup& group = SoleRank(),
+                                                            int64_t bucket_bytes = kBucketBytes);
 
 }  // namespace penstock::worker

@@ -78,6 +78,9 @@ struct JobConfig {
   // Whether replicas divide the optimizer's state between them (job.proto,
   // PlanningOptions.shard_optimizer_state).
   bool shard_optimizer_state = false;
+  // Gradients of so many bytes are summed between replicas as one, at least (job.proto,
+  // PlanningOptions.gradient_bucket_bytes).
+  int64_t gradient_bucket_bytes = int64_t{4} << 20;
   // Whether parameters and the optimizer's state live in shares that no mesh changes (job.proto,
   // PlanningOptions.parameter_shares).
   bool parameter_shares = false;

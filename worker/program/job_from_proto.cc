@@ -21,6 +21,7 @@ constexpr uint32_t kMaxContext = 1024;
 constexpr int kMaxStrategies = 64;
 constexpr int kMaxMeshes = 64;
 constexpr uint32_t kMaxShareWeight = 1 << 20;
+constexpr uint64_t kMaxBucketBytes = uint64_t{1} << 40;
 
 // 0 stands for 1.
 uint32_t DegreeOr1(uint32_t degree) { return std::max(degree, uint32_t{1}); }
@@ -159,6 +160,21 @@ absl::Status AddShareWeights(const v1::PlanningOptions& planning, JobConfig& job
   return absl::OkStatus();
 }
 
+// All workers of a job must sum the same buckets.
+absl::Status AddGradientBuckets(const v1::PlanningOptions& planning, JobConfig& job) {
+  const uint64_t bytes = planning.gradient_bucket_bytes();
+  if (bytes == 0) return absl::OkStatus();
+  constexpr const char* kField = "planning.gradient_bucket_bytes";
+  if (job.parameter_shares)
+    return absl::InvalidArgumentError(absl::StrCat(kField, " is not for planning.parameter_shares"));
+  if (bytes > kMaxBucketBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kField, " is ", bytes, ", at most ", kMaxBucketBytes, " are allowed"));
+  }
+  job.gradient_bucket_bytes = static_cast<int64_t>(bytes);
+  return absl::OkStatus();
+}
+
 double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
 
 absl::StatusOr<LearningRateConfig> LearningRateFromProto(const v1::LearningRate& rate) {
@@ -231,6 +247,7 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
                       .tasks = static_cast<uint32_t>(job.tasks_size())};
   PENSTOCK_RETURN_IF_ERROR(AddStrategies(job, config));
   PENSTOCK_RETURN_IF_ERROR(AddShareWeights(job.planning(), config));
+  PENSTOCK_RETURN_IF_ERROR(AddGradientBuckets(job.planning(), config));
   return config;
 }
 

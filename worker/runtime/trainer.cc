@@ -99,8 +99,8 @@ StageGroup& Trainer::group() const {
 absl::Status Trainer::MakeStages(const Program& program, std::optional<uint64_t> seed) {
   for (const uint32_t number : program.stages) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        stages_[number],
-        parts_.device->MakeStage(job().model, StageRangeOf(program.layers_per_stage, number), seed, group()));
+        stages_[number], parts_.device->MakeStage(job().model, StageRangeOf(program.layers_per_stage, number),
+                                                  seed, group(), job().gradient_bucket_bytes));
   }
   return absl::OkStatus();
 }

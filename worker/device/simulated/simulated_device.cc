@@ -41,8 +41,10 @@ class SimulatedDevice : public Device {
 
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return tokens; }
 
+  // One number a layer, which is summed as one however large buckets are.
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   std::optional<uint64_t>, StageGroup& group) override {
+                                                   std::optional<uint64_t>, StageGroup& group,
+                                                   int64_t) override {
     return MakeSimulatedStage(model, range, group.place());
   }
 

@@ -38,6 +38,20 @@ TEST(JobFromProto, RefusesWhatItCannotRun) {
   EXPECT_THAT(error(job), HasSubstr("mesh of 2 x 2 stage groups of 65536 ranks is more than 65536 ranks"));
 }
 
+TEST(JobFromProto, SumsGradientsInBucketsOfTheSizeThatIsAskedFor) {
+  v1::JobSpec job = ValidJob();
+  EXPECT_EQ(JobFromProto(job)->gradient_bucket_bytes, 4 << 20);
+  job.mutable_planning()->set_gradient_bucket_bytes(12345);
+  EXPECT_EQ(JobFromProto(job)->gradient_bucket_bytes, 12345);
+  job.mutable_planning()->set_parameter_shares(true);
+  EXPECT_THAT(std::string(JobFromProto(job).status().message()),
+              HasSubstr("planning.gradient_bucket_bytes is not for planning.parameter_shares"));
+  job.mutable_planning()->clear_parameter_shares();
+  job.mutable_planning()->set_gradient_bucket_bytes((uint64_t{1} << 40) + 1);
+  EXPECT_THAT(std::string(JobFromProto(job).status().message()),
+              HasSubstr("planning.gradient_bucket_bytes is 1099511627777, at most 1099511627776"));
+}
+
 TEST(JobFromProto, KnowsTheDegreesOfTheMesh) {
   v1::JobSpec spec = ValidJob();
   spec.mutable_mesh()->set_tensor(2);

@@ -107,7 +107,8 @@ ModelConfig ModelOf(const std::string& name) {
 std::string NameOf(const MeshOf& mesh) {
   std::string name = absl::StrCat("Dp", mesh.replicas, "Pp", mesh.stages, "Cp", mesh.contexts, "Tp",
                                   mesh.tensors, mesh.experts > 1 ? absl::StrCat("Ep", mesh.experts) : "",
-                                  mesh.zero ? "Zero" : "", mesh.in_parts ? "InParts" : "");
+                                  mesh.zero ? "Zero" : "", mesh.in_parts ? "InParts" : "",
+                                  mesh.bucket_bytes > 0 ? absl::StrCat("Bucket", mesh.bucket_bytes) : "");
   for (const MeshOf& other : mesh.beside) absl::StrAppend(&name, "And", NameOf(other));
   return name;
 }
@@ -212,16 +213,19 @@ void RunJob(const JobConfig& job, const RankBody& body) {
 }
 
 JobConfig JobOf(const ModelConfig& model, const MeshOf& mesh) {
-  return {.job_id = "job",
-          .model = model,
-          .pipeline = mesh.stages,
-          .replicas = mesh.replicas,
-          .context = mesh.contexts,
-          .tensor = mesh.tensors,
-          .expert = mesh.experts,
-          .topology = TopologyOfMesh(mesh),
-          .training = {.seed = 3, .learning_rate = {.peak = 0.02}, .weight_decay = 0.1, .clip_norm = 0.7},
-          .shard_optimizer_state = mesh.zero};
+  JobConfig job = {
+      .job_id = "job",
+      .model = model,
+      .pipeline = mesh.stages,
+      .replicas = mesh.replicas,
+      .context = mesh.contexts,
+      .tensor = mesh.tensors,
+      .expert = mesh.experts,
+      .topology = TopologyOfMesh(mesh),
+      .training = {.seed = 3, .learning_rate = {.peak = 0.02}, .weight_decay = 0.1, .clip_norm = 0.7},
+      .shard_optimizer_state = mesh.zero};
+  if (mesh.bucket_bytes > 0) job.gradient_bucket_bytes = mesh.bucket_bytes;
+  return job;
 }
 
 JobConfig JobOfStrategies(const ModelConfig& model, const std::vector<MeshOf>& meshes) {

@@ -25,6 +25,8 @@ struct MeshOf {
   bool zero = false;
   // Passes go through micro-batches sample by sample.
   bool in_parts = false;
+  // JobConfig.gradient_bucket_bytes, where it is another one than usual.
+  int64_t bucket_bytes = 0;
   // Meshes side by side with it, of a job with shares: their replicas and ranks come behind.
   std::vector<MeshOf> beside = {};
 

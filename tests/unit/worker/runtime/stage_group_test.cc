@@ -7,6 +7,7 @@
 
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/worker/runtime/mesh_training.h"
+#include "worker/model/transformer_stage.h"
 
 namespace penstock::worker {
 namespace {
@@ -41,6 +42,44 @@ TEST_P(StageGroupTest, GoesOnFromACheckpointOfOneRankAndBack) {
   Train(model(), GetParam().mesh, 2, 3, reference().checkpoint, checkpoint);
   Train(model(), {}, 3, 4, checkpoint, checkpoint);
   ExpectEqual(TensorsOf(checkpoint, 4, 1, &reference().tensors), reference().tensors, kTolerance);
+}
+
+TEST(GradientBucketsTest, OfAStageHaveTheSizeThatIsAskedFor) {
+  const auto buckets = [](int64_t bytes) {
+    const StageRange both = {.first_layer = 0, .layers = 2, .first = true, .last = true};
+    const auto stage = *MakeTransformerStage(ModelOf("Gpt2"), both, /*seed=*/1, at::kCPU, SoleRank(), bytes);
+    return stage->flat_parameters().buckets;
+  };
+  EXPECT_EQ(buckets(kBucketBytes), 1U) << "a small stage";
+  EXPECT_EQ(buckets(1), 3U) << "what lies below the layers, and both of them";
+}
+
+// Every layer is summed by itself, and every layer's state is divided by itself.
+TEST(GradientBucketsTest, OfAnySizeTrainTheSame) {
+  for (const char* name : {"Llama", "T5"}) {
+    const Reference& reference = ReferenceOf(name);
+    for (const bool zero : {false, true}) {
+      const TemporaryFolder folder;
+      const MeshOf mesh = {.replicas = 2, .zero = zero, .bucket_bytes = 1};
+      const Figures figures = Train(ModelOf(name), mesh, 0, 4, "", folder.path());
+      for (size_t i = 0; i < 4; ++i) {
+        EXPECT_NEAR(figures.losses[i], reference.figures.losses[i], kTolerance) << "iteration " << i;
+        EXPECT_NEAR(figures.norms[i], reference.figures.norms[i], kTolerance) << "iteration " << i;
+      }
+      ExpectEqual(TensorsOf(folder.path(), 4, mesh.ranks(), &reference.tensors), reference.tensors,
+                  kTolerance);
+    }
+  }
+}
+
+TEST(GradientBucketsTest, ACheckpointOfOneSizeGoesOnWithAnother) {
+  const Reference& reference = ReferenceOf("Llama");
+  const TemporaryFolder folder;
+  MeshOf mesh = {.replicas = 2, .stages = 2, .zero = true, .bucket_bytes = 1};
+  Train(ModelOf("Llama"), mesh, 2, 3, reference.checkpoint, folder.path());
+  mesh.bucket_bytes = int64_t{1} << 40;
+  Train(ModelOf("Llama"), mesh, 3, 4, folder.path(), folder.path());
+  ExpectEqual(TensorsOf(folder.path(), 4, mesh.ranks(), &reference.tensors), reference.tensors, kTolerance);
 }
 
 TEST_P(StageGroupTest, TheNormHasTheSameBitsWhereTheStateIsDivided) {

@@ -41,7 +41,7 @@ class FakeDevice : public Device {
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return tokens; }
   absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) override { return tensor; }
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig&, const StageRange&,
-                                                   std::optional<uint64_t>, StageGroup&) override {
+                                                   std::optional<uint64_t>, StageGroup&, int64_t) override {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(const CommunicatorOptions&) override {
