@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/contract/passes.h"
+#include "planner/core/contract/reduce_durations.h"
 #include "planner/core/contract/transfer_ends.h"
 #include "planner/core/model/share.h"
 #include "planner/core/program/program_set.h"
@@ -51,9 +52,7 @@ class CostsAudit {
         of_replica.push_back(ListMicroBatch(replica, m));
     }
     if (!list_.empty()) return;
-    for (int stage = 0; stage < costs_.stages(); ++stage)
-      for (int tensor = 0; tensor < costs_.group().tensor; ++tensor)
-        reduce_ns_.push_back(costs_.ReduceNs(stage, tensor));
+    reduce_ns_ = ReduceDurationsOf(plan_, costs_);
     for (const v1::Program& program : plan_.programs()) CheckProgram(program);
   }
 
@@ -245,7 +244,7 @@ class CostsAudit {
   RankPlace place_;
   // By replica, position in it and context rank.
   std::vector<std::vector<std::vector<ShareCosts>>> micro_batches_;
-  // Of each stage, and in it of each tensor rank: computed once, not for each of their ranks.
+  // Of each stage, and in it of each tensor rank.
   std::vector<int64_t> reduce_ns_;
   const int64_t reshard_bytes_ = costs_.ReshardBytes();
 };

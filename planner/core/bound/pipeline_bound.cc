@@ -84,7 +84,7 @@ StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLaye
       }
     }
   }
-  bound.reduce_ns = static_cast<double>(costs.ReduceNs(index));
+  bound.reduce_ns = static_cast<double>(costs.LeastReduceNs(index));
   return bound;
 }
 

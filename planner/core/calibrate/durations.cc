@@ -8,6 +8,8 @@
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/plan_layers.h"
 #include "planner/core/comm/build_programs.h"
+#include "planner/core/comm/reductions_beside_passes.h"
+#include "planner/core/contract/reduce_durations.h"
 #include "planner/core/contract/transfer_ends.h"
 
 namespace penstock::core {
@@ -43,7 +45,8 @@ int64_t NsOfTransfer(const CostModel& costs, const v1::Instruction& instruction,
 }
 
 int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const RankPlace& place, int rank,
-                    const v1::Instruction& instruction, const ReshardDurations& reshards) {
+                    const v1::Instruction& instruction, const std::vector<int64_t>& reduce_ns,
+                    const ReshardDurations& reshards) {
   const auto stage = static_cast<int>(instruction.stage());
   switch (instruction.op()) {
     case v1::OP_FORWARD:
@@ -56,7 +59,7 @@ int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const Rank
     case v1::OP_RECV:
       return NsOfTransfer(costs, instruction, rank);
     case v1::OP_REDUCE_GRADIENTS:
-      return costs.ReduceNs(stage, place.tensor);
+      return reduce_ns[stage * costs.group().tensor + place.tensor];
     case v1::OP_RESHARD:
       return instruction.part() == kGradientsToShares ? reshards.gradients_ns : reshards.parameters_ns;
     case v1::OP_OPTIMIZER_STEP:
@@ -76,6 +79,7 @@ absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostMo
     for (int32_t i = programs->rank_begin[rank]; i < programs->rank_begin[rank + 1]; ++i)
       SetDuration(costs, layers, *programs, rank, &programs->instructions[i]);
   }
+  SetReduceDurations(costs, programs);
   return absl::OkStatus();
 }
 
@@ -87,9 +91,10 @@ absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Ba
   const RankPlace place = costs.topology().PlaceOf(rank);
   PENSTOCK_ASSIGN_OR_RETURN(const PlanLayers layers,
                             PlanLayers::OfReplica(plan, batch, costs, place.replica));
+  const std::vector<int64_t> reduce_ns = ReduceDurationsOf(plan, costs);
   std::vector<int64_t> durations;
   for (const v1::Instruction& instruction : plan.programs(rank).instructions())
-    durations.push_back(OwnDuration(costs, layers, place, rank, instruction, reshards));
+    durations.push_back(OwnDuration(costs, layers, place, rank, instruction, reduce_ns, reshards));
   return durations;
 }
 

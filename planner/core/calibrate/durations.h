@@ -18,8 +18,8 @@ namespace penstock::core {
 absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs,
                           ProgramSet* programs);
 
-// Of one rank, by the instruction's number; of passes what the rank takes alone. `reshards`: where the plan
-// has shares. Errors as above.
+// Of one rank, by the instruction's number; of passes what the rank takes alone. What passes hide of
+// reductions is what those of the plan do. `reshards`: where the plan has shares. Errors as above.
 absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Batch& batch,
                                                   const CostModel& costs, int rank,
                                                   const ReshardDurations& reshards = {});

@@ -150,7 +150,10 @@ class Observer {
     if (costs_.group().divides_experts()) return;
     const auto stage = static_cast<int>(instruction.stage());
     const int tensor = costs_.topology().PlaceOf(static_cast<int>(program.rank())).tensor;
-    const int64_t expected_ns = costs_.ReduceNs(stage, tensor);
+    const ReduceTime time = costs_.ReduceTimes(stage, tensor);
+    // What is measured of several buckets is what a pass left of them.
+    if (time.buckets > 1) return;
+    const int64_t expected_ns = time.WholeNs();
     if (expected_ns < kFreeNs) return;
     const double ratio = static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
     const auto [found, added] = rings_.try_emplace({stage, tensor}, RingOf(stage, tensor));

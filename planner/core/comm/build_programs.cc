@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/comm/place_figures.h"
+#include "planner/core/comm/reductions_beside_passes.h"
 #include "planner/core/comm/replica_builder.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 
@@ -171,6 +172,7 @@ absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<cons
     }
     AppendTransfers(costs, pipeline, builder.transfers(), topology, replica, &set);
   }
+  SetReduceDurations(costs, &set);
   return set;
 }
 

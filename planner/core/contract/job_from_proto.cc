@@ -309,6 +309,13 @@ absl::Status ReadStageSplit(const v1::PlanningOptions& options, Job* job) {
   return absl::OkStatus();
 }
 
+absl::Status ReadGradientBuckets(const v1::PlanningOptions& planning, Job* job) {
+  job->gradient_bucket_bytes = static_cast<int64_t>(planning.gradient_bucket_bytes());
+  if (job->gradient_bucket_bytes == 0 || !job->parameter_shares) return absl::OkStatus();
+  return Wrong("job.planning.gradient_bucket_bytes",
+               "with job.planning.parameter_shares gradients go to shares in rounds; leave it out");
+}
+
 }  // namespace
 
 absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec, const World& world) {
@@ -362,6 +369,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec, const World& world) {
                  "with job.planning.parameter_shares all ranks divide parameters and state already; leave it "
                  "out");
   }
+  PENSTOCK_RETURN_IF_ERROR(ReadGradientBuckets(spec.planning(), &job));
   job.world = world;
   PENSTOCK_RETURN_IF_ERROR(ReadShareWeights(spec.planning(), &job));
   job.micro_batch_size = static_cast<int32_t>(spec.planning().micro_batch_size());

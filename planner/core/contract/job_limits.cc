@@ -96,6 +96,8 @@ absl::Status CheckPlanning(const v1::PlanningOptions& planning) {
       CheckAtMost("job.planning.typical_batch_size", planning.typical_batch_size(), kMostSamples));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.planning.token_cap", planning.token_cap(), kMostTokenCap));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.planning.most_parts", planning.most_parts(), kMostParts));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.planning.gradient_bucket_bytes", planning.gradient_bucket_bytes(),
+                                       kMostGradientBucketBytes));
   const int64_t memory = planning.memory_limit_bytes();
   if (memory < 0) {
     return absl::InvalidArgumentError(absl::StrCat("job.planning.memory_limit_bytes: ", memory,

@@ -38,6 +38,8 @@ inline constexpr uint32_t kMostSequenceLength = 1 << 24;
 inline constexpr uint32_t kMostTokenCap = 1 << 30;
 // How large a rank's share is beside the others'.
 inline constexpr uint32_t kMostShareWeight = 1 << 20;
+// Of gradients that are summed as one: a terabyte.
+inline constexpr uint64_t kMostGradientBucketBytes = uint64_t{1} << 40;
 // Of one rank: a petabyte.
 inline constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
 // Of an iteration, nanoseconds: nearly ten hours. The checker's limit of all times (verify/timeline.h).

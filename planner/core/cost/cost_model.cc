@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "planner/core/cost/ceil_divide.h"
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/level_counts.h"
 #include "planner/core/cost/loaded_experts.h"
@@ -35,8 +36,6 @@ void AddPart(const ExchangeCosts& part, ExchangeCosts* all) {
   for (size_t level = 0; level < part.exposed_backward_ns.size(); ++level)
     all->exposed_backward_ns[level] += part.exposed_backward_ns[level];
 }
-
-int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 }  // namespace
 
@@ -69,6 +68,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       AddStage(job, stage);
     }
   }
+  for (int stage = 0; stage < stages(); ++stage) buckets_.push_back(BucketsOf(job, stage));
   if (!share_weights_.alike()) ReadWeights();
 }
 
@@ -379,27 +379,6 @@ int64_t CostModel::RingNs(int64_t bytes, const std::vector<int32_t>& ranks) cons
   // The slowest link of the ring sets the pace of every step.
   for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(share, ranks[i - 1], ranks[i]));
   return RoundToInteger(static_cast<double>(steps) * static_cast<double>(step));
-}
-
-int64_t CostModel::HalfOfAllReduceNs(int stage, int tensor) const {
-  const int64_t common = RingNs(common_bytes_[stage], topology_.GradientGroup(stage, tensor));
-  if (!group().divides_experts() || !this->stage(stage).has(kDecoder)) return common;
-  int64_t experts = 0;
-  for (int expert = tensor; expert < group().expert; expert += group().tensor)
-    experts = std::max(experts, RingNs(expert_bytes_[stage], topology_.ExpertGradientGroup(stage, expert)));
-  return common + experts;
-}
-
-int64_t CostModel::ReduceNs(int stage, int tensor) const {
-  if (has_shares_) return 0;
-  return (divided_state_ ? 1 : 2) * HalfOfAllReduceNs(stage, tensor);
-}
-
-int64_t CostModel::ReduceNs(int stage) const {
-  int64_t longest = 0;
-  for (int tensor = 0; tensor < group().tensor; ++tensor)
-    longest = std::max(longest, ReduceNs(stage, tensor));
-  return longest;
 }
 
 int64_t CostModel::StepBytes() const {

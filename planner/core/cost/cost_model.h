@@ -9,6 +9,7 @@
 // nanoseconds and bytes, rounded once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "planner/core/cost/part_costs.h"
 #include "planner/core/cost/pass_exchange.h"
 #include "planner/core/cost/profile.h"
+#include "planner/core/cost/reduce_time.h"
 #include "planner/core/cost/reshard_time.h"
 #include "planner/core/cost/slow_groups.h"
 #include "planner/core/cost/slow_links.h"
@@ -161,12 +163,19 @@ class CostModel {
   // Gradients of a tensor rank's part of the stage over the n ranks that have it (replicas x context ranks;
   // experts that ranks divide apart, over those that have them), in a ring of their order: 2 (n-1) steps of
   // bytes / n. With a divided optimizer state only the first half,
-  // a reduce-scatter.
-  int64_t ReduceNs(int stage, int tensor) const;
+  // a reduce-scatter. Where buckets have a size, bucket by bucket, and so long behind a pass that hides
+  // nothing.
+  int64_t ReduceNs(int stage, int tensor) const { return ReduceTimes(stage, tensor).WholeNs(); }
+  // Whether some stage's gradients go in several buckets.
+  bool has_gradient_buckets() const {
+    return std::any_of(buckets_.begin(), buckets_.end(), [](int64_t buckets) { return buckets > 1; });
+  }
+  // What of it each bucket takes, and what passes may hide.
+  ReduceTime ReduceTimes(int stage, int tensor) const;
   // The update of the stage; with a divided state that of a rank's share, and the all-gather after it.
   int64_t OptimizerNs(int stage, int tensor) const;
-  // Of the slowest tensor rank.
-  int64_t ReduceNs(int stage) const;
+  // Of the slowest tensor rank; of a reduction, where a pass hides as much of it as can be hidden.
+  int64_t LeastReduceNs(int stage) const;
   int64_t OptimizerNs(int stage) const;
   // The optimizer step of a rank: its fixed part, and the updates of all its stages, or of its share; where
   // shares differ, a slow rank's takes as many times as long as its passes.
@@ -208,8 +217,11 @@ class CostModel {
   // A reduce-scatter of gradients over ranks, in a ring of their order, or an all-gather of parameters.
   int64_t RingNs(int64_t bytes, const std::vector<int32_t>& ranks) const;
   // Of the part of a rank of this tensor rank: what it has in common with all others of it, and its experts
-  // where ranks divide them (of those with the slowest ring).
+  // where ranks divide them (of those with the slowest ring). Of one bucket, and of all.
+  int64_t HalfOfBucketNs(int stage, int tensor) const;
   int64_t HalfOfAllReduceNs(int stage, int tensor) const;
+  // Into how many the gradients of the stage go; one where the job names no size.
+  int64_t BucketsOf(const Job& job, int stage) const;
   // Ranks that have the same parameters, and the same experts.
   int copies() const { return topology_.replicas() * group().context; }
   int expert_copies() const { return topology_.replicas() * group().expert_copies(); }
@@ -280,6 +292,8 @@ class CostModel {
   // Of what learns of a rank's part of the stage: of experts that ranks divide, and of all else.
   std::vector<int64_t> expert_bytes_;
   std::vector<int64_t> common_bytes_;
+  // In which these are summed.
+  std::vector<int64_t> buckets_;
   std::vector<int64_t> static_bytes_;
 };
 

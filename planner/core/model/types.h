@@ -115,6 +115,8 @@ struct Job {
   int32_t typical_batch_size = 0;
   MemoryLimits memory_limits;
   bool shard_optimizer_state = false;
+  // Gradients of so many bytes are summed as one; 0: all of a stage, as far as times go.
+  int64_t gradient_bucket_bytes = 0;
   // Parameters and state are in shares, one a rank.
   bool parameter_shares = false;
   ShareWeights share_weights;

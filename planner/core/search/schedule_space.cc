@@ -25,7 +25,7 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, MemoryRoom 
       optimizer_ns_(costs.positions(), 0) {
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
-    reduce_ns_.push_back(costs.ReduceNs(stage));
+    reduce_ns_.push_back(costs.LeastReduceNs(stage));
   }
   for (int position = 0; position < costs.positions(); ++position)
     optimizer_ns_[position] = costs.WholeIterationNs(position);

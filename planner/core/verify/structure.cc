@@ -19,6 +19,8 @@ constexpr uint32_t kMostContextRanks = 1024;
 constexpr uint32_t kMostStrategies = 64;
 // As job.proto, PlanningOptions.share_weights.
 constexpr uint32_t kMostShareWeight = 1 << 20;
+// As job.proto, PlanningOptions.gradient_bucket_bytes.
+constexpr uint64_t kMostGradientBucketBytes = uint64_t{1} << 40;
 
 using Layers = google::protobuf::RepeatedField<uint32_t>;
 
@@ -235,6 +237,15 @@ void CheckShareWeights(const v1::Plan& plan, Report& report) {
                                         ", which is from 1 to ", kMostShareWeight));
 }
 
+void CheckGradientBuckets(const v1::Plan& plan, Report& report) {
+  const uint64_t bytes = plan.options().gradient_bucket_bytes();
+  if (bytes > 0 && plan.options().parameter_shares())
+    report.Add(kStructure, "options.gradient_bucket_bytes is set with options.parameter_shares");
+  if (bytes > kMostGradientBucketBytes)
+    report.Add(kStructure, absl::StrCat("options.gradient_bucket_bytes is ", bytes, ", which is at most ",
+                                        kMostGradientBucketBytes));
+}
+
 void CheckRankMemory(const v1::Plan& plan, Report& report) {
   const auto& limits = plan.options().rank_memory_limits();
   for (int i = 0; i < limits.size(); ++i) {
@@ -264,6 +275,7 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
     report.Add(kStructure, absl::StrCat("planning_time_ns is ", plan.planning_time_ns()));
   if (plan.predicted().expected_ns() < 0)
     report.Add(kStructure, absl::StrCat("predicted.expected_ns is ", plan.predicted().expected_ns()));
+  CheckGradientBuckets(plan, report);
   CheckShareWeights(plan, report);
   CheckRankMemory(plan, report);
   CheckAdapterFields(plan, report);

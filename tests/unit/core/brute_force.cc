@@ -56,7 +56,7 @@ SmallPipeline MakePipeline(const CostModel& costs, const Job& job, int replica,
   std::vector<int64_t> rank_reduce(costs.positions(), 0);
   for (int s = 0; s < costs.stages(); ++s) {
     int64_t& reduce = rank_reduce[costs.position_of(s)];
-    reduce += costs.ReduceNs(s);
+    reduce += costs.LeastReduceNs(s);
     pipeline.reduce_ns.push_back(reduce);
   }
   return pipeline;

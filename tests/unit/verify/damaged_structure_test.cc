@@ -66,6 +66,13 @@ TEST_F(PlantedDamage, PlanOfAnotherIteration) {
   ExpectViolation(0, "iteration 8");
 }
 
+TEST_F(PlantedDamage, BucketsOfGradientsWithSharesOrTooLarge) {
+  plan().mutable_options()->set_gradient_bucket_bytes((uint64_t{1} << 40) + 1);
+  ExpectViolation(0, "options.gradient_bucket_bytes is 1099511627777, which is at most 1099511627776");
+  plan().mutable_options()->set_parameter_shares(true);
+  ExpectViolation(0, "options.gradient_bucket_bytes is set with options.parameter_shares");
+}
+
 TEST_F(PlantedDamage, LayersOfAnotherArchitecture) {
   plan().mutable_model()->set_decoder_layers(2);
   ExpectViolation(0, "model.encoder_layers or model.decoder_layers is set, which a GPT does not have");
