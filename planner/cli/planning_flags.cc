@@ -1,6 +1,7 @@
 #include "planner/cli/planning_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -13,6 +14,10 @@
 
 namespace penstock::cli {
 namespace {
+
+constexpr double kMib = 1 << 20;
+// As the contract bounds it (job.proto, PlanningOptions.gradient_bucket_bytes).
+constexpr double kMostBucketMib = 1 << 20;
 
 const Names<v1::Policy>& PolicyNames() {
   static const auto& names = *new Names<v1::Policy>{{"padding", v1::POLICY_PADDING},
@@ -135,6 +140,11 @@ void PlanningFlags::AddTo(CLI::App& command) {
                   "With --ep: into how many parts a micro-batch is cut at most, so that rows of one travel "
                   "while another is computed; 1: it stays whole (4)")
       ->check(CLI::Range(1, 4));
+  command
+      .add_option("--gradient-bucket-mib", gradient_bucket_mib,
+                  "Size from which gradients are summed between replicas while the last backward pass still "
+                  "runs, 2^20 bytes (0: 4, and planned as if all were summed behind the pass)")
+      ->check(CLI::Range(0.0, kMostBucketMib));
 }
 
 void AddCutFlag(CLI::App& command, Cut& cut) {
@@ -162,6 +172,7 @@ v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   options.set_parameter_shares(parameter_shares);
   options.mutable_share_weights()->Add(share_weights.weights.begin(), share_weights.weights.end());
   options.set_most_parts(most_parts);
+  options.set_gradient_bucket_bytes(static_cast<uint64_t>(std::ceil(gradient_bucket_mib * kMib)));
   return options;
 }
 
@@ -203,6 +214,10 @@ std::string EffortName(v1::Effort effort) {
   return effort == v1::EFFORT_UNSPECIFIED ? "normal" : NameOf(EffortNames(), effort);
 }
 
+std::string GradientBucketMib(uint64_t bytes) {
+  return absl::StrFormat("%.12g", static_cast<double>(bytes) / kMib);
+}
+
 absl::Status NameFlags(const absl::Status& status) {
   if (status.ok()) return status;
   std::string text = absl::StrReplaceAll(status.message(),
@@ -240,6 +255,7 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.planning.parameter_shares", "--parameter-shares"},
                                           {"job.planning.share_weights", "--share-weights"},
                                           {"job.planning.most_parts", "--most-parts"},
+                                          {"job.planning.gradient_bucket_bytes", "--gradient-bucket-mib"},
                                           {"job.strategies", "--strategies"},
                                           {"a maximum length of", "--max-length"}});
   ToMegabytes(&text);

@@ -40,11 +40,13 @@ struct PlanningFlags {
   ShareWeightsFlag share_weights;
   // 0: as many as pay.
   uint32_t most_parts = 0;
+  // 2^20 bytes; 0: PlanningOptions.gradient_bucket_bytes is left out.
+  double gradient_bucket_mib = 0;
 
   // --layout, --schedule, --recompute, --effort, --micro-batch-size, --token-cap, --layers-per-stage,
   // --rank-of-stage, --stage-split, --memory-mb, --rank-memory-mb, --shard-optimizer-state,
-  // --parameter-shares, --share-weights, --most-parts. What is set now are the defaults. This object must
-  // outlive the parse.
+  // --parameter-shares, --share-weights, --most-parts, --gradient-bucket-mib. What is set now are the
+  // defaults. This object must outlive the parse.
   void AddTo(CLI::App& command);
 
   v1::PlanningOptions ToOptions(v1::Policy policy) const;
@@ -70,6 +72,9 @@ std::string StageSplitName(v1::StageSplit split);
 std::string RecomputeName(v1::Recompute recompute);
 std::string LayoutName(v1::LayoutChoice layout);
 std::string EffortName(v1::Effort effort);
+
+// What --gradient-bucket-mib takes for so many bytes.
+std::string GradientBucketMib(uint64_t bytes);
 
 // The planner's errors name fields of the job; this says the flags that set them: "--pp" for
 // "job.mesh.pipeline". Bytes of memory become millions of bytes, as --memory-mb takes them.

@@ -389,6 +389,19 @@ def _stage_list(plan):
     plan.programs[0].stages = [stage + 1 for stage in plan.programs[0].stages]
 
 
+def _other_buckets(editor):
+    """With latencies of their own."""
+    if editor.plan.mesh.data * max(1, editor.plan.mesh.context or 1) == 1 or editor.plan.options.parameter_shares:
+        raise Inapplicable("nothing is reduced")
+    if max(editor.plan.layers_per_stage) == 1 or not 0 < editor.plan.options.gradient_bucket_bytes < 2**20:
+        raise Inapplicable("one bucket")
+    editor.plan.options.gradient_bucket_bytes = 2**40
+
+
+def _too_large_buckets(plan):
+    plan.options.gradient_bucket_bytes = 2**40 + 1
+
+
 def _is_part(part):
     return lambda item: item.part == part
 
@@ -460,6 +473,8 @@ DAMAGES = [
     Damage("optimizer step of a higher stage", ["rule 4"], _step_stage),
     Damage("size of micro-batches in the options", ["origin"], _set(_micro_batch_size)),
     Damage("tokens of micro-batches in the options", ["origin"], _set(_token_cap)),
+    Damage("gradients in other buckets", ["durations"], _other_buckets),
+    Damage("buckets that are too large", ["structure"], _set(_too_large_buckets)),
     Damage("stages of a rank", ["structure"], _set(_stage_list)),
     Damage("makespan", ["predictions"], _set(_makespan)),
     Damage("last backward", ["predictions"], _set(_last_backward)),

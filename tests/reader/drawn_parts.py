@@ -10,6 +10,7 @@ from parts import FEWEST_PARTS, MOST_PARTS, may_go_back_whole, may_have_parts, r
 from pass_bytes import PassBytes
 from pass_costs import PassCosts
 from reading import Reading
+from reductions import reduce_durations
 from settle import settle
 from world_costs import WorldCosts
 
@@ -33,15 +34,18 @@ def with_drawn_parts(schema, planned_batch, profile_file, generator):
     _set_costs(reading, PassCosts(reading, world_costs))
     _set_bytes(reading, PassBytes(reading, world_costs))
     settle(schema, drawn)
-    # By when passes run now.
-    _set_reshards(reading, WorldCosts(reading, profile_file.profile))
+    # By how long passes take now, and when they run.
+    _set_exchanges_beside_passes(reading, WorldCosts(reading, profile_file.profile))
     settle(schema, drawn)
     return drawn
 
 
-def _set_reshards(reading, world_costs):
-    for _, item in reading.instructions():
-        if reading.op(item) == "RESHARD":
+def _set_exchanges_beside_passes(reading, world_costs):
+    reductions = reduce_durations(reading, world_costs)
+    for rank, item in reading.instructions():
+        if reading.op(item) == "REDUCE_GRADIENTS":
+            item.expected_duration_ns = reductions[item.stage, reading.pipeline_of(rank).tensor(rank)]
+        elif reading.op(item) == "RESHARD":
             item.expected_duration_ns = world_costs.gradients_duration if item.part == 1 else world_costs.parameters_duration
 
 

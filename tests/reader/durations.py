@@ -115,16 +115,31 @@ def _ring(costs, own_bytes, ranks):
     return (count - 1) * step
 
 
-def half_ring(costs, stage, pipeline, tensor):
-    """half[s] of a tensor rank."""
-    common = _ring(costs, learnt_bytes(costs, stage), pipeline.reducers(stage, tensor))
-    of_experts = own_expert_bytes(costs, stage)
+def bucket_count(costs, stage, bucket_bytes):
+    """buckets[s]: into how many its gradients go where a bucket has so many bytes, 0 where the plan has no size."""
+    if not bucket_bytes:
+        return 1
+    if round_half_up(own_expert_bytes(costs, stage)) > 0:
+        return stage.layer_count
+    summed = round_half_up(learnt_bytes(costs, stage)) * (2 if costs.profile.bytes_per_element == 2 else 1)
+    if summed == 0:
+        return 1
+    layers_of_bucket = -(-bucket_bytes * stage.layer_count // summed)
+    return -(-stage.layer_count // layers_of_bucket)
+
+
+def half_of_bucket(costs, stage, pipeline, tensor, count):
+    """Of one of so many equal buckets, on a tensor rank."""
+    common = _ring(costs, share_bytes(learnt_bytes(costs, stage), count), pipeline.reducers(stage, tensor))
+    of_experts = share_bytes(own_expert_bytes(costs, stage), count)
     rings = [_ring(costs, of_experts, ranks) for ranks in pipeline.expert_reducers(stage, tensor)]
     return common + max(rings, default=0)
 
 
-def reduce_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
-    return (1 if shard_optimizer_state else 2) * half_ring(costs, stage, pipeline, tensor)
+def half_ring(costs, stage, pipeline, tensor, bucket_bytes):
+    """half[s] of a tensor rank."""
+    count = bucket_count(costs, stage, bucket_bytes)
+    return count * half_of_bucket(costs, stage, pipeline, tensor, count)
 
 
 def fixed_step(profile):
@@ -132,14 +147,14 @@ def fixed_step(profile):
     return round_half_up(profile.optimizer_fixed_ns)
 
 
-def optimizer_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
+def optimizer_duration(costs, stage, pipeline, tensor, options):
     """Of one stage of a rank of a tensor rank."""
     per_byte = costs.profile.optimizer_ns_per_parameter_byte
-    if not shard_optimizer_state:
+    if not options.shard_optimizer_state:
         return round_half_up(rank_parameter_bytes(costs, stage) * per_byte)
     updated = share_bytes(learnt_bytes(costs, stage), pipeline.ranks_of_same_parameters)
     updated += share_bytes(own_expert_bytes(costs, stage), pipeline.ranks_of_same_experts)
-    return round_half_up(updated * per_byte) + half_ring(costs, stage, pipeline, tensor)
+    return round_half_up(updated * per_byte) + half_ring(costs, stage, pipeline, tensor, options.gradient_bucket_bytes)
 
 
 def all_parameter_bytes(costs, pipeline):

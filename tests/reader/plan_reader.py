@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import habits
 import rules
-from durations import fixed_step, optimizer_duration, rank_parameter_bytes, reduce_duration
+from durations import fixed_step, optimizer_duration, rank_parameter_bytes
 from exchange import NAMES, PassExchange
 from execution import times
 from memory import largest_account, static_bytes, static_bytes_with_share
@@ -18,6 +18,7 @@ from pass_bytes import PassBytes
 from pass_costs import PassCosts
 from predictions import Predictor
 from reading import PASSES, Reading
+from reductions import reduce_durations
 from report import Report
 from structure import check_structure
 from token_sums import side_lengths
@@ -26,6 +27,7 @@ from world_costs import WorldCosts
 PLAN_FILE = "penstock/v1/plan.proto"
 DEFAULT_POSITION_BUCKETS = 32
 NORM_BYTES = 8
+MOST_BUCKET_BYTES = 2**40
 
 
 def read_plan(schema, planned_batch, profile_file, check_habits=False):
@@ -121,6 +123,9 @@ def _check_options(reading, report):
     schema, options = reading.schema, reading.options
     both = options.shard_optimizer_state and options.parameter_shares
     report.require("origin", "options", not both, "shard_optimizer_state and parameter_shares")
+    both = options.gradient_bucket_bytes and options.parameter_shares
+    report.require("structure", "options", not both, "gradient_bucket_bytes and parameter_shares")
+    report.require("structure", "options", options.gradient_bucket_bytes <= MOST_BUCKET_BYTES, f"gradient_bucket_bytes is {options.gradient_bucket_bytes}")
     allowed = schema.enum_name("Schedule", options.schedule)
     stated = schema.enum_name("Schedule", reading.plan.schedule)
     families = {
@@ -175,9 +180,9 @@ def _check_durations(reading, world_costs, report):
     """Returns the recomputed durations, and what instructions would take on their ranks alone, both [rank][id]."""
     durations = [[0] * len(program.instructions) for program in reading.programs]
     own = [[0] * len(program.instructions) for program in reading.programs]
-    pass_costs = PassCosts(reading, world_costs)
+    pass_costs, reductions = PassCosts(reading, world_costs), reduce_durations(reading, world_costs)
     for rank, item in reading.instructions():
-        op, stage, place = reading.op(item), reading.pipeline_of(rank).stages[item.stage], reading.place(rank, item)
+        op, place = reading.op(item), reading.place(rank, item)
         duration = alone = 0
         if op in PASSES:
             cost = pass_costs.of(rank, item)
@@ -189,25 +194,25 @@ def _check_durations(reading, world_costs, report):
             ends = (rank, item.transfer.peer) if op == "SEND" else (item.transfer.peer, rank)
             duration = alone = world_costs.of_rank(rank).costs.transfer_ns(item.transfer.bytes, *ends)
         else:
-            duration = alone = _update_duration(reading, world_costs, rank, item, stage)
+            duration = alone = _update_duration(reading, world_costs, reductions, rank, item)
         durations[rank][item.id], own[rank][item.id] = duration, alone
         report.compare("durations", place, "expected_duration_ns", item.expected_duration_ns, duration)
     return durations, own
 
 
-def _update_duration(reading, world_costs, rank, item, stage):
+def _update_duration(reading, world_costs, reductions, rank, item):
     """What it takes to sum gradients, to update parameters and to bring both to and from shares; of all others nothing."""
-    of_mesh, sharded, op = world_costs.of_rank(rank), reading.options.shard_optimizer_state, reading.op(item)
+    of_mesh, op = world_costs.of_rank(rank), reading.op(item)
     costs, pipeline = of_mesh.costs, of_mesh.pipeline
     if op == "RESHARD":
         return world_costs.parameters_duration if item.part == 0 else world_costs.gradients_duration
     if op == "REDUCE_GRADIENTS":
-        return reduce_duration(costs, stage, pipeline, pipeline.tensor(rank), sharded)
+        return reductions.get((item.stage, pipeline.tensor(rank)), 0)
     if op != "OPTIMIZER_STEP":
         return 0
     if reading.world.parameter_shares:
         return world_costs.share_duration(rank)
-    updates = (optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded) for held in pipeline.stages_of(rank))
+    updates = (optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), reading.options) for held in pipeline.stages_of(rank))
     return fixed_step(costs.profile) + sum(updates)
 
 

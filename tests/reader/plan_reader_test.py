@@ -29,6 +29,7 @@ from memory import largest_in_every_order
 from plan_reader import read_plan
 from read_plan import PROTO_FOLDER, load_message, load_schema
 from reading import Reading
+from reductions import buckets_of, reduce_durations
 from settle import settle
 from token_sums import loss_weight
 from world_costs import WorldCosts
@@ -194,6 +195,17 @@ CASES = {
     "parts, side by side": ("gpt-experts-parts", "--strategies='cp 4 x ep 4 + cp 2 x ep 2' --layout=packed"),
     "parts, tight memory": ("gpt-experts-parts", "--pp=2 --dp=1 --cp=2 --ep=2 --policy=packed --token-cap=900", 0.6),
     "long samples, parts": ("gpt-experts-parts", "--pp=1 --dp=1 --cp=2 --ep=2 --policy=packed --token-cap=3000 --rows=0:4"),
+    "buckets": ("gpt-large", "--pp=2 --dp=2 --gradient-bucket-mib=1 --schedule=1f1b --policy=padding --micro-batch-size=2"),
+    "buckets, one for each stage": ("gpt-large", "--pp=2 --dp=2 --gradient-bucket-mib=1048576 --layout=packed"),
+    "buckets, slow": ("gpt-large-slow", "--pp=1 --dp=4 --gradient-bucket-mib=16 --policy=packed --token-cap=200"),
+    "buckets, divided state": ("gpt-large-slow", "--pp=2 --dp=3 --gradient-bucket-mib=0.001 --shard-optimizer-state --schedule=split-backward --layout=packed"),
+    "buckets, loop": ("gpt-large", "--pp=2 --dp=2 --gradient-bucket-mib=4 --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1"),
+    "buckets, V": ("gpt-large-slow", "--pp=2 --dp=2 --gradient-bucket-mib=4 --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --policy=packed --token-cap=200"),
+    "buckets, stage groups": ("gpt-large-slow", "--pp=2 --dp=2 --cp=2 --tp=2 --gradient-bucket-mib=8 --layout=packed"),
+    "buckets, more replicas than samples": ("gpt-large", "--pp=2 --dp=3 --gradient-bucket-mib=4 --rows=0:2"),
+    "buckets, experts": ("gpt-experts-beside", "--pp=2 --dp=2 --cp=4 --ep=2 --gradient-bucket-mib=4 --layout=packed"),
+    "buckets, adapters": ("gpt-adapters", "--pp=2 --dp=2 --gradient-bucket-mib=0.001 --policy=packed --token-cap=200"),
+    "buckets, T5": ("t5-large", "--pp=2 --dp=2 --gradient-bucket-mib=12 --schedule=split-backward --policy=padding --micro-batch-size=3"),
 }
 
 
@@ -340,6 +352,23 @@ class ReshardsBesidePasses(unittest.TestCase):
                 # Nearly all, but for the last round, and little.
                 self.assertLess(min(shares.values()), 0.3)
                 self.assertGreater(max(shares.values()), 0.7)
+
+
+class ReductionsInBuckets(unittest.TestCase):
+    def test_are_hidden_in_part_and_in_whole(self):
+        """Without this the tests of such plans could be about one bucket, or about nothing hidden."""
+        facts = set()
+        for name, case in MADE.cases.items():
+            reading = Reading(MADE.schema, case.planned_batch)
+            world_costs = WorldCosts(reading, case.profile_file.profile)
+            for (stage, tensor), left in reduce_durations(reading, world_costs).items():
+                buckets = buckets_of(reading, world_costs.of_rank(0), world_costs.of_rank(0).pipeline.stages[stage], tensor)
+                whole, least = buckets.left([]), buckets.left([10**15])
+                self.assertTrue(least <= left <= whole, name)
+                facts.add("one bucket" if buckets.count == 1 else "several buckets")
+                if least < whole:
+                    facts.add("nothing hidden" if left == whole else "as much as can be" if left == least else "what a pass leaves")
+        self.assertEqual(facts, {"one bucket", "several buckets", "nothing hidden", "as much as can be", "what a pass leaves"})
 
 
 class Validations(unittest.TestCase):

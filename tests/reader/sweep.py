@@ -124,6 +124,8 @@ def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, 
         flags = draw_group(generator, is_t5, experts)
     flags += [f"--pp={pp}", f"--dp={dp}", *draw_choices(generator)]
     flags += generator.choice(([], [], [], ["--shard-optimizer-state"], ["--parameter-shares"]))
+    if "--parameter-shares" not in flags and generator.random() < 0.3:
+        flags.append(f"--gradient-bucket-mib={generator.choice((0.0001, 0.01, 1, 16, 1048576))}")
     if "--parameter-shares" in flags:
         degrees = [int(flag.partition("=")[2]) for flag in flags if flag.partition("=")[0] in ("--pp", "--dp", "--tp", "--cp")]
         flags += draw_weights(generator, math.prod(degrees))

@@ -71,6 +71,16 @@ TEST(PlanningFlagsTest, WeightsOfSharesThatAreNoneAreRefusedWithWhatToGive) {
   }
 }
 
+TEST(PlanningFlagsTest, BucketsOfGradientsAreInMebibytes) {
+  EXPECT_EQ(Parse({}).gradient_bucket_bytes(), 0U);
+  EXPECT_EQ(Parse({"--gradient-bucket-mib", "16"}).gradient_bucket_bytes(), 16U << 20);
+  EXPECT_EQ(Parse({"--gradient-bucket-mib", "0.0000001"}).gradient_bucket_bytes(), 1U);
+  EXPECT_EQ(Parse({"--gradient-bucket-mib", "1048576"}).gradient_bucket_bytes(), uint64_t{1} << 40);
+  EXPECT_EQ(GradientBucketMib(5U << 19), "2.5");
+  EXPECT_THROW(Parse({"--gradient-bucket-mib", "-1"}), CLI::Error);
+  EXPECT_THROW(Parse({"--gradient-bucket-mib", "1048577"}), CLI::Error);
+}
+
 TEST(PlanningFlagsTest, MemoryIsExactToTheByte) {
   EXPECT_EQ(Parse({"--memory-mb", "12345.678901"}).memory_limit_bytes(), 12'345'678'901);
 }
@@ -112,6 +122,7 @@ TEST(NameFlagsTest, SaysTheFlagForEveryFieldOfTheJob) {
   EXPECT_EQ(named("job.planning.stage_split: is unknown"), "--stage-split: is unknown");
   EXPECT_EQ(named("job.planning.share_weights: 3 of them"), "--share-weights: 3 of them");
   EXPECT_EQ(named("job.planning.rank_memory_limits: rank 4"), "--rank-memory-mb: rank 4");
+  EXPECT_EQ(named("job.planning.gradient_bucket_bytes: 7"), "--gradient-bucket-mib: 7");
 }
 
 TEST(NameFlagsTest, MemoryBecomesMillionsOfBytes) {
