@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,14 @@ struct Lever {
   std::string flags;
   // The job with the change.
   v1::JobSpec job;
+  // The job without it where that is to be planned otherwise than it is, so that the change alone tells the
+  // two apart.
+  std::optional<v1::JobSpec> before = {};
 };
 
 // Every other value of policy, layout, schedule, stage split, recompute, effort and division of the
-// optimizer's state, and every other mesh of as many ranks, as far as they can differ for this job.
+// optimizer's state, some sizes of gradients' buckets, and every other mesh of as many ranks, as far as they
+// can differ for this job.
 std::vector<Lever> LeversOf(const v1::JobSpec& job, uint32_t global_batch);
 
 // The sum over the batches of what is planned for `job`, nanoseconds. Possible errors: those of planning;

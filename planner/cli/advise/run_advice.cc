@@ -94,7 +94,25 @@ LeverValue LookAheadLever(const MeasuredRun& run, double planned_ms) {
                     .flags = absl::StrCat("--look-ahead ", 2 * now),
                     .job = run.job},
           .reason = {},
-          .planned_ms = std::max(0.0, planned_ms - MeanWaitedMs(run))};
+          .planned_ms = std::max(0.0, planned_ms - MeanWaitedMs(run)),
+          .before_ms = planned_ms};
+}
+
+// Of levers that have one in common they are neighbours.
+absl::Status SetTimesBefore(const MeasuredRun& run, double planned_ms, std::vector<LeverValue>& values) {
+  const LeverValue* last = nullptr;
+  for (LeverValue& value : values) {
+    value.before_ms = planned_ms;
+    if (!value.lever.before.has_value()) continue;
+    if (last != nullptr && last->lever.name == value.lever.name) {
+      value.before_ms = last->before_ms;
+    } else {
+      PENSTOCK_ASSIGN_OR_RETURN(const int64_t planned, PlannedNs(*value.lever.before, run.batches));
+      value.before_ms = MeanOfBatches(planned, run);
+    }
+    last = &value;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, const RunAdviceOptions& options,
@@ -113,9 +131,10 @@ absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, cons
     }
   });
   for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
+  PENSTOCK_RETURN_IF_ERROR(SetTimesBefore(run, planned_ms, values));
   values.push_back(LookAheadLever(run, planned_ms));
   std::ranges::stable_sort(values, [](const LeverValue& a, const LeverValue& b) {
-    return a.feasible != b.feasible ? a.feasible : a.feasible && a.planned_ms < b.planned_ms;
+    return a.feasible != b.feasible ? a.feasible : a.feasible && a.saved_ms() > b.saved_ms();
   });
   return values;
 }

@@ -29,6 +29,10 @@ struct LeverValue {
   // Why not.
   std::string reason;
   double planned_ms = 0;
+  // Without the change: RunAdvice.planned_ms, but where the lever has a job `before`.
+  double before_ms = 0;
+
+  double saved_ms() const { return before_ms - planned_ms; }
 };
 
 struct RunAdvice {

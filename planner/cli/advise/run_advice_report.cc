@@ -18,6 +18,8 @@ namespace {
 
 double Gain(double planned_ms, const RunAdvice& advice) { return SavedShare(planned_ms, advice.planned_ms); }
 
+double GainOf(const LeverValue& value) { return SavedShare(value.planned_ms, value.before_ms); }
+
 std::string DescribeWay(const Candidate& way) {
   return absl::StrCat(DescribeMesh(way), ", policy ", PolicyName(way.policy), ", schedule ",
                       ScheduleName(way.schedule), ", stage split ", StageSplitName(way.stage_split),
@@ -58,7 +60,7 @@ std::string LeversText(const RunAdvice& advice) {
       continue;
     }
     table.AddRow({value.lever.name, value.lever.now, value.lever.instead, Fixed(value.planned_ms, 1),
-                  Fixed(advice.planned_ms - value.planned_ms, 1), GainText(Gain(value.planned_ms, advice))});
+                  Fixed(value.saved_ms(), 1), GainText(GainOf(value))});
   }
   return absl::StrCat("\n", table.ToString());
 }
@@ -103,7 +105,7 @@ nlohmann::ordered_json WayJson(const Candidate& way) {
           {"shard_optimizer_state", way.shard_optimizer_state}};
 }
 
-nlohmann::ordered_json LeverJson(const LeverValue& value, const RunAdvice& advice) {
+nlohmann::ordered_json LeverJson(const LeverValue& value) {
   nlohmann::ordered_json json = {{"lever", value.lever.name},
                                  {"now", value.lever.now},
                                  {"instead", value.lever.instead},
@@ -114,8 +116,8 @@ nlohmann::ordered_json LeverJson(const LeverValue& value, const RunAdvice& advic
     return json;
   }
   json["planned_ms"] = value.planned_ms;
-  json["saved_ms"] = advice.planned_ms - value.planned_ms;
-  json["gain"] = Gain(value.planned_ms, advice);
+  json["saved_ms"] = value.saved_ms();
+  json["gain"] = GainOf(value);
   return json;
 }
 
@@ -151,7 +153,7 @@ nlohmann::ordered_json RunAdviceJson(const MeasuredRun& run, const RunAdvice& ad
     if (!resume.empty()) way["command"] = absl::StrCat(resume, " ", other.flags);
     json["others"].push_back(way);
   }
-  for (const LeverValue& value : advice.levers) json["levers"].push_back(LeverJson(value, advice));
+  for (const LeverValue& value : advice.levers) json["levers"].push_back(LeverJson(value));
   return json;
 }
 

@@ -113,6 +113,13 @@ TEST_F(TwoMeshesTest, StageGroupsTrainAsReplicasDoAndGoOnFromEachOthersCheckpoin
   EXPECT_NEAR(LastLoss("both", both, replicas), expected, 1e-3);
 }
 
+TEST_F(TwoMeshesTest, BucketsOfOtherSizesTrainTheSameAndGoOnFromEachOthersCheckpoints) {
+  const Flags model = {"--pp", "1", "--dp", "2", "--dtype", "float64", "--shard-optimizer-state"};
+  const Flags usual, small = {"--gradient-bucket-mib", "0.001"}, one = {"--gradient-bucket-mib", "1048576"};
+  const double expected = LastLoss("usual", usual, usual, model);
+  EXPECT_NEAR(LastLoss("small", small, one, model), expected, 1e-9);
+}
+
 TEST_F(TwoMeshesTest, RanksThatDivideExpertsTrainAsOneRankDoesAndGoOnFromItsCheckpoints) {
   const Flags model = {"--experts", "4",       "--experts-per-token",    "2", "--ffn", "32",
                        "--dtype",   "float64", "--shard-optimizer-state"};

@@ -116,9 +116,64 @@ TEST(RunAdviceTest, SaysWhatEachChangeAloneBrings) {
     const auto planned = PlannedNs(value.lever.job, run.batches);
     ASSERT_TRUE(planned.ok()) << planned.status();
     EXPECT_NEAR(value.planned_ms, static_cast<double>(*planned) / 2e6, 1e-6);
+    if (!value.lever.before.has_value()) {
+      EXPECT_EQ(value.before_ms, advice->planned_ms);
+    }
   }
   EXPECT_EQ(names, (std::set<std::string>{"mesh", "policy", "schedule", "stage split", "recompute",
                                           "divided optimizer state", "planning effort", "look-ahead"}));
+}
+
+// Four layers of 32 MB on each of two stages, summed over a link of 1e9 bytes a second.
+MeasuredRun RunWithLargeLayers() {
+  MeasuredRun run = PaddedRun();
+  run.job.mutable_profile()->mutable_layers(0)->set_parameter_bytes(32e6);
+  run.job.mutable_profile()->mutable_cluster()->set_exchange_overlap(1);
+  return run;
+}
+
+TEST(RunAdviceTest, OtherBucketsAreWorthWhatTheirPlansSay) {
+  MeasuredRun run = RunWithLargeLayers();
+  const auto advice = AdviseRun(run, {.ways = 1});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  run.job.mutable_planning()->set_gradient_bucket_bytes(4 << 20);
+  const auto before = PlannedNs(run.job, run.batches);
+  std::set<std::string> flags;
+  for (const LeverValue& value : advice->levers) {
+    if (value.lever.name != "gradient buckets") continue;
+    flags.insert(value.lever.flags);
+    EXPECT_EQ(value.lever.now, "4 MiB");
+    EXPECT_NEAR(value.before_ms, static_cast<double>(*before) / 2e6, 1e-6) << "with buckets, as workers have";
+    EXPECT_LT(value.before_ms, advice->planned_ms) << "which that is planned without";
+    if (value.lever.instead == "1 MiB" || value.lever.instead == "16 MiB") {
+      EXPECT_EQ(value.saved_ms(), 0) << "a bucket has a layer at least";
+    } else {
+      EXPECT_LT(value.saved_ms(), 0);
+    }
+  }
+  EXPECT_EQ(flags, (std::set<std::string>{"--gradient-bucket-mib 1", "--gradient-bucket-mib 16",
+                                          "--gradient-bucket-mib 64", "--gradient-bucket-mib 1048576"}));
+  EXPECT_THAT(RunAdviceText(run, *advice, ""), HasSubstr("gradient buckets"));
+}
+
+TEST(RunAdviceTest, BucketsThatAreNamedAreComparedAsTheyAre) {
+  MeasuredRun run = RunWithLargeLayers();
+  run.job.mutable_planning()->set_gradient_bucket_bytes(64 << 20);
+  const auto advice = AdviseRun(run, {.ways = 1});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  const LeverValue* const lever = LeverOf(*advice, "gradient buckets");
+  ASSERT_NE(lever, nullptr);
+  EXPECT_EQ(lever->lever.now, "64 MiB");
+  EXPECT_EQ(lever->before_ms, advice->planned_ms);
+  EXPECT_GT(lever->saved_ms(), 0) << "the best size comes first";
+}
+
+TEST(RunAdviceTest, ARankWithoutAnotherHasNoBuckets) {
+  MeasuredRun run = RunWithLargeLayers();
+  run.job.mutable_mesh()->set_data(1);
+  const auto advice = AdviseRun(run, {.ways = 1});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  EXPECT_EQ(LeverOf(*advice, "gradient buckets"), nullptr);
 }
 
 TEST(RunAdviceTest, TheSameAnswerComesFromManyThreads) {
