@@ -37,6 +37,8 @@ class ExchangeModel {
   // The rows of a token of a context rank, to experts on other ranks and back, in a forward and in a backward
   // pass of one layer that keeps everything: as HalfTokenNs; 0 where no ranks divide the experts.
   double RowsTokenNs() const;
+  // What exchanging any takes at least, once.
+  int64_t RowsLatencyNs() const { return group_.expert > 1 ? of_experts_.latency_ns : 0; }
   // Of the rows that the fullest rank has for its part of so many tokens, bytes; 0 likewise.
   int64_t RowBytes(const TokenSums& sums) const;
   // Keys and values of a token, in one layer; and what exchanging any takes at least.

@@ -149,7 +149,7 @@ class Orders {
 
   // Of a pass in order, whose experts compute so long in each layer.
   void Cut(const ShareOfRank& share, int chunks, double experts_ns, int64_t rows_ns, PassTime* pass) const {
-    const int64_t latency = costs_.exchange_model().CollectiveLatencyNs(costs_.nodes().OfExpertRanks());
+    const int64_t latency = costs_.exchange_model().RowsLatencyNs();
     const double rows = static_cast<double>(rows_ns - latency) / chunks + static_cast<double>(latency);
     // Smaller products are less efficient, as the profile says.
     const double half = costs_.layer_model().form(kDecoder).half_efficiency_tokens;
