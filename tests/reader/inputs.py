@@ -233,14 +233,17 @@ _LINKS_FOR_PARTS = {
     "inter_node_collective_latency_ns": "409",
 }
 
-# Of collectives over so many ranks of a node.
-_SPEEDS_BY_RANKS = {
-    "collective_speeds": [
-        {"ranks": 2, "bytes_per_second": 2.3e8, "latency_ns": "61"},
-        {"ranks": 4, "bytes_per_second": 1.3e8, "latency_ns": "151"},
-        {"ranks": 16, "bytes_per_second": 7.1e7},
-    ]
-}
+
+def _speeds_by_ranks(slowest):
+    """Of collectives over so many ranks of a node; `slowest` of 16, bytes a second."""
+    return {
+        "collective_speeds": [
+            {"ranks": 2, "bytes_per_second": 3.3 * slowest, "latency_ns": "61"},
+            {"ranks": 4, "bytes_per_second": 1.9 * slowest, "latency_ns": "151"},
+            {"ranks": 16, "bytes_per_second": slowest},
+        ]
+    }
+
 
 PROFILES = {
     "gpt": gpt_profile(),
@@ -250,7 +253,7 @@ PROFILES = {
     "gpt-groups": with_gradients(gpt_profile(
         dtype="FLOAT32",
         key_value_heads=2,
-        cluster={"intra_node_collective_bytes_per_second": 1.9e9, "inter_node_collective_latency_ns": "409", "gpus_per_node": 4, "attention_hides_exchange": True, **_SPEEDS_BY_RANKS},
+        cluster={"intra_node_collective_bytes_per_second": 1.9e9, "inter_node_collective_latency_ns": "409", "gpus_per_node": 4, "attention_hides_exchange": True, **_speeds_by_ranks(7.1e8)},
     )),
     # Links so slow that attention does not hide what context ranks exchange.
     "gpt-measured": gpt_profile(
@@ -279,7 +282,7 @@ PROFILES = {
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]),
     # Micro-batches in parts, whose rows travel inside nodes, and between them: of so many bytes that 7/8 of one is no whole number.
     "gpt-experts-parts": with_small_overhead(with_experts(
-        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "copy_bytes_per_second": 7.3e9, "attention_hides_exchange": True, **_LINKS_FOR_PARTS, **_SPEEDS_BY_RANKS}), 16, [(1, 2)])),
+        gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4, "exchange_overlap": 0.83, "copy_bytes_per_second": 7.3e9, "attention_hides_exchange": True, **_LINKS_FOR_PARTS, **_speeds_by_ranks(7.1e7)}), 16, [(1, 2)])),
     "gpt-experts-parts-slow": with_slow_ranks(with_windows(with_small_overhead(with_experts(
         gpt_profile(loss_tokens_only=True, hidden=46, heads=2, cluster={"gpus_per_node": 3, "exchange_overlap": 1, **_LINKS_FOR_PARTS}), 8, [(1, 8)])), 24, 3), {1: 1.37, 6: 1.533}),
     # Forward passes in parts alone: smaller products cost something, copies next to nothing.
