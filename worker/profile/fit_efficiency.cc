@@ -15,10 +15,11 @@ namespace {
 
 constexpr double kKnotFactor = 4;
 // Fewer shapes do not tell a table from what other terms take.
-constexpr size_t kFewestPoints = 14;
+constexpr size_t kFewestPoints = 16;
 constexpr size_t kFewestPointsOfKnot = 4;
-// Two are what one factor and the fixed part of a form can say nearly as well.
-constexpr size_t kFewestKnots = 3;
+// Tables of fewer, of shapes that were all small, said little that a form's fixed part does not, and were
+// wrong for larger ones.
+constexpr size_t kFewestKnots = 4;
 // Of what plain forms are off, what a table may leave. Where there is nothing to find, one in seven fits to
 // 19 shapes has a table by that, and is a tenth further off for it, 1.7 instead of 1.5 % under noise of 5 %;
 // what there is is found nine times in ten under noise of 2 %, and leaves half of the error.
