@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMostPoints = 64;
 constexpr double kMostTokens = 1e9;
-constexpr double kMostFactor = 100;
+constexpr double kMostTimes = 100;
 // Of factors that were written to a file.
 constexpr double kRounding = 1e-9;
 
@@ -22,8 +22,8 @@ double LeastFactor(const v1::EfficiencyPoint& before, double tokens) {
 absl::Status CheckPoint(const std::string& field, double tokens, double factor) {
   if (!(tokens >= 1 && tokens <= kMostTokens))
     return WrongInProfile(field + ".tokens", absl::StrCat(tokens, "; from 1 to ", kMostTokens));
-  if (!(factor > 0 && factor <= kMostFactor))
-    return WrongInProfile(field + ".factor", absl::StrCat(factor, "; above 0, at most ", kMostFactor));
+  if (!(factor > 0 && factor <= kMostTimes))
+    return WrongInProfile(field + ".factor", absl::StrCat(factor, "; above 0, at most ", kMostTimes));
   return absl::OkStatus();
 }
 
