@@ -262,6 +262,8 @@ void CheckRankMemory(const v1::Plan& plan, Report& report) {
 }  // namespace
 
 bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report) {
+  // With shares the topology has other groups: what belongs to both is said first.
+  CheckGradientBuckets(plan, report);
   if (!CheckMesh(plan, report) || !CheckLayers(plan, report) || !CheckTopology(plan, report)) return false;
   if (plan.iteration() != batch.iteration())
     report.Add(kStructure, absl::StrCat("the plan is for iteration ", plan.iteration(),
@@ -275,7 +277,6 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
     report.Add(kStructure, absl::StrCat("planning_time_ns is ", plan.planning_time_ns()));
   if (plan.predicted().expected_ns() < 0)
     report.Add(kStructure, absl::StrCat("predicted.expected_ns is ", plan.predicted().expected_ns()));
-  CheckGradientBuckets(plan, report);
   CheckShareWeights(plan, report);
   CheckRankMemory(plan, report);
   CheckAdapterFields(plan, report);

@@ -233,10 +233,10 @@ TEST_F(JobMembershipTest, NoRankBeyondTheJobPasses) {
   EXPECT_THAT(Check({3, 101, 0}), Fails(absl::StatusCode::kInvalidArgument, "3 ranks"));
 }
 
-TEST_F(JobMembershipTest, AsksForFiveHeartbeatsATimeoutAtMostHalfASecondApart) {
+TEST_F(JobMembershipTest, AsksForFiveHeartbeatsATimeoutAtMostASecondApart) {
   const absl::Time now = clock_.Now();
   EXPECT_EQ(Heartbeats(1, absl::Seconds(1), now).interval(), absl::Milliseconds(200));
-  EXPECT_EQ(Heartbeats(1, absl::Minutes(1), now).interval(), absl::Milliseconds(500));
+  EXPECT_EQ(Heartbeats(1, absl::Minutes(1), now).interval(), absl::Seconds(1));
 }
 
 TEST_F(JobMembershipTest, ListsWorkersWithTheAgeOfTheirHeartbeats) {
