@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kQuarters = 4;
 // Of all parameters. The first one writes memory that nobody has written before.
-constexpr uint64_t kStepsOfAll = 4;
-// Of a part: as many steps, or more, are cheap.
-constexpr uint64_t kStepsOfPart = 2;
+constexpr uint64_t kStepsOfAll = 7;
+// Of each part.
+constexpr uint64_t kStepsOfPart = 4;
 
 using Optimizers = std::vector<std::unique_ptr<AdamW>>;
 
