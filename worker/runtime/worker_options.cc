@@ -164,7 +164,7 @@ void AddMeasureFlags(CLI::App* command, ProfileOptions& profile) {
   command
       ->add_option("--side-by-side", profile.side_by_side,
                    "Workers that measure on this machine at the same time, this one among them: the profile "
-                   "says so")
+                   "says so, and collectives are measured over as many ranks")
       ->check(CLI::Range(1U, 1U << 10))
       ->capture_default_str();
 }

@@ -70,6 +70,16 @@ Json ToJson(const ProfileFigures& figures) {
 }
 
 // A line, where there are any.
+std::string CollectiveSpeeds(const v1::CostProfile& profile) {
+  if (profile.cluster().collective_speeds().empty()) return "";
+  std::vector<std::string> speeds;
+  for (const v1::CollectiveSpeed& speed : profile.cluster().collective_speeds())
+    speeds.push_back(
+        absl::StrCat(speed.ranks(), " ranks ", Link(speed.bytes_per_second(), speed.latency_ns())));
+  return absl::StrCat("collectives   ", absl::StrJoin(speeds, ", "), "\n");
+}
+
+// Likewise.
 std::string SlowRanks(const v1::CostProfile& profile) {
   if (profile.slow_ranks().empty()) return "";
   std::vector<std::string> ranks;
@@ -126,8 +136,8 @@ std::string Describe(const v1::CostProfile& profile) {
       cluster.gpus_per_node(), " ranks a node\n", "links         ",
       Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
       Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
-      SlowRanks(profile), DescribeSlowLinks(profile), UnevenExperts(profile), Noise(profile),
-      Training(profile), EfficiencyLines(profile),
+      CollectiveSpeeds(profile), SlowRanks(profile), DescribeSlowLinks(profile), UnevenExperts(profile),
+      Noise(profile), Training(profile), EfficiencyLines(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
                       "--shard-optimizer-state; a step takes %.3g ns a byte%s\n\n",
                       profile.state_bytes_per_parameter_byte(),

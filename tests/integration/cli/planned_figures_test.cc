@@ -30,6 +30,15 @@ TEST_F(PlanningCommands, ProfilesAreShownAndCompared) {
   ExpectWrongRequest(penstock_.Run({"profile", "show", penstock_.WriteLengths(3)}), "lengths.csv");
 }
 
+TEST_F(PlanningCommands, SpeedsOfCollectivesAreShownByTheirRanks) {
+  Json profile = Parse(ReadFile(penstock_.WriteProfile()).value_or(""));
+  profile["profile"]["cluster"]["collective_speeds"] = {
+      {{"ranks", 4}, {"bytes_per_second", 5e8}, {"latency_ns", "7000"}}};
+  const std::string file = penstock_.folder().Write("speeds.json", profile.dump());
+  EXPECT_THAT(penstock_.Run({"profile", "show", file}).output,
+              HasSubstr("collectives   4 ranks 0.50 GB/s after 7.0 us"));
+}
+
 // A profile that names slow ranks: they are shown, planned for, and proven.
 TEST_F(PlanningCommands, AProfileMayNameSlowRanks) {
   Json profile = Parse(ReadFile(penstock_.WriteProfile()).value_or(""));
