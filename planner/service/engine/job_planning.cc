@@ -239,7 +239,7 @@ void JobPlanning::KeepPlanLocked(PlannedBatch planned) {
         }
         readers_.WakeAll();
       },
-      is_needed_now ? Urgency::kNow : Urgency::kSoon);
+      is_needed_now ? Urgency::kNow : Urgency::kLater);
 }
 
 void JobPlanning::FailRanksWithAnotherPlanLocked(uint64_t iteration) {

@@ -45,12 +45,13 @@ void Journal::Append(const std::string& owner, JobChange change, Committed commi
   const absl::Time now = absl::Now();
   MutexLock lock(&mutex_);
   queue_.Push(owner, {std::move(change), std::move(committed), bytes, now});
-  // Whoever is patient is written with the next group, whose time is known once it has a first change.
-  const bool begins_a_group = waiting_bytes_ == 0;
   waiting_bytes_ += bytes;
   ++progress_[job].appended;
   urgent_ = urgent_ || urgency == Urgency::kNow;
-  if (begins_a_group || urgent_) changed_.SignalAll();
+  // Whoever is patient is written with the group, and wakes nobody who would be awake by then.
+  const absl::Time write_by = now + (urgency == Urgency::kLater ? options_.long_patience : options_.patience);
+  if (write_by < write_by_ || urgent_) changed_.SignalAll();
+  write_by_ = std::min(write_by_, write_by);
 }
 
 void Journal::Hurry() {
@@ -123,7 +124,7 @@ bool Journal::AwaitWork() {
   while (waiting_bytes_ == 0 && !stopping_) changed_.Wait(&mutex_);
   // What failed is tried again after pauses of its own.
   while (group_.empty() && !urgent_ && !stopping_) {
-    const absl::Duration left = queue_.oldest() + options_.patience - absl::Now();
+    const absl::Duration left = write_by_ - absl::Now();
     if (left <= absl::ZeroDuration()) break;
     changed_.WaitWithTimeout(&mutex_, left);
   }
@@ -141,7 +142,9 @@ absl::Span<const JobChange> Journal::NextGroup() {
     group_committed_.push_back(std::move(queued.committed));
   }
   writing_ = group_.size();
-  if (queue_.empty()) urgent_ = false;
+  // What one group does not hold is written at once.
+  urgent_ = urgent_ && !queue_.empty();
+  if (queue_.empty()) write_by_ = absl::InfiniteFuture();
   return group_;
 }
 

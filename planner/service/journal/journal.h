@@ -33,7 +33,8 @@ namespace penstock {
 
 // How soon a change has to be written. What ranks report waits a little for what comes soon: so an iteration
 // takes few transactions, each of which is a write to the disk.
-enum class Urgency : uint8_t { kNow, kSoon };
+// kLater: nobody waits for it, and it may wait long for something that is written anyway.
+enum class Urgency : uint8_t { kNow, kSoon, kLater };
 
 struct JournalOptions {
   // Of changes that wait to be written: beyond it health() is UNAVAILABLE.
@@ -41,7 +42,9 @@ struct JournalOptions {
   // Of one transaction, unless one change has more: so long everybody else waits.
   size_t max_group_bytes = size_t{1} << 20;
   // So long at most changes wait that are to be written soon, where nothing urgent comes.
-  absl::Duration patience = absl::Milliseconds(500);
+  absl::Duration patience = absl::Milliseconds(20);
+  // And those that are to be written later.
+  absl::Duration long_patience = absl::Milliseconds(500);
   absl::Duration shortest_pause = absl::Milliseconds(20);
   absl::Duration longest_pause = absl::Seconds(1);
 };
@@ -128,6 +131,8 @@ class Journal {
   ChangeQueue queue_ ABSL_GUARDED_BY(mutex_);
   // Something in the queue is to be written now, or somebody waits for what is there.
   bool urgent_ ABSL_GUARDED_BY(mutex_) = false;
+  // When the first of what waits is to be written at the latest.
+  absl::Time write_by_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   // Of the queue and the group.
   size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Taken out of the queue to be written; empty between two writes. How many, and when the first of them was

@@ -107,7 +107,7 @@ TEST(JournalTest, WhatComesWhileAWriteRunsIsWrittenTogether) {
 
 JournalOptions Patient() {
   JournalOptions options;
-  options.patience = absl::Hours(1);
+  options.patience = options.long_patience = absl::Hours(1);
   return options;
 }
 
