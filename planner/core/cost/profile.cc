@@ -6,8 +6,7 @@
 
 namespace penstock::core {
 
-double FactorAt(const std::vector<EfficiencyPoint>& efficiency, double tokens) {
-  if (efficiency.empty()) return 1;
+double FactorOfTable(const std::vector<EfficiencyPoint>& efficiency, double tokens) {
   if (tokens <= efficiency.front().tokens) return efficiency.front().factor;
   if (tokens >= efficiency.back().tokens) return efficiency.back().factor;
   const auto above =

@@ -18,8 +18,12 @@ struct EfficiencyPoint {
   double factor = 1;
 };
 
-// What a table of efficiency (ascending) says for so many tokens; 1 of an empty one.
-double FactorAt(const std::vector<EfficiencyPoint>& efficiency, double tokens);
+// What a table of efficiency (ascending, not empty) says for so many tokens.
+double FactorOfTable(const std::vector<EfficiencyPoint>& efficiency, double tokens);
+// The same; 1 of an empty one, which most are.
+inline double FactorAt(const std::vector<EfficiencyPoint>& efficiency, double tokens) {
+  return efficiency.empty() ? 1 : FactorOfTable(efficiency, tokens);
+}
 
 struct LayerTime {
   double fixed_ns = 0;
@@ -39,7 +43,7 @@ struct LayerTime {
   double operator()(const TokenSums& sums) const;
   // By what the terms of tokens are multiplied among so many of one side; infinity: in an endless
   // micro-batch.
-  double TokenFactor(double tokens) const { return efficiency.empty() ? 1 : FactorAt(efficiency, tokens); }
+  double TokenFactor(double tokens) const { return FactorAt(efficiency, tokens); }
   // Without a table of efficiency, from below: each token takes what it takes among as many as suit it best.
   LayerTime AtBestEfficiency() const;
 };

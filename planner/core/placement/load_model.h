@@ -120,15 +120,12 @@ inline double LoadModel::ExchangeNs(const Load& load) const {
 inline double LoadModel::TimeNs(const Load& load) const {
   if (load.tokens <= 0) return 0;
   const double speed = 1 + half_tokens_ / load.tokens;
-  const auto factor = [](const std::vector<EfficiencyPoint>& efficiency, double tokens) {
-    return efficiency.empty() ? 1 : FactorAt(efficiency, tokens);
-  };
   double time =
-      (token_ns_ * load.tokens * factor(efficiency_, load.tokens) + square_ns_ * load.squares) * speed +
+      (token_ns_ * load.tokens * FactorAt(efficiency_, load.tokens) + square_ns_ * load.squares) * speed +
       token_exchange_ns_ * load.tokens;
   if (row_ns_ > 0) time += row_ns_ * load.rows;
   const double positions = head_at_loss_only_ ? load.loss : load.tokens;
-  if (positions > 0) time += loss_ns_ * (positions * factor(loss_efficiency_, positions) + half_loss_);
+  if (positions > 0) time += loss_ns_ * (positions * FactorAt(loss_efficiency_, positions) + half_loss_);
   const double exchange = ExchangeNs(load);
   if (exchange > 0) {
     const double attention = attention_square_ns_ * load.divided_squares * speed;
