@@ -13,6 +13,7 @@
 #include "planner/core/verify/check_plan.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/core/random_job.h"
+#include "tests/unit/core/sound_plan.h"
 
 namespace penstock::core {
 namespace {
@@ -79,17 +80,6 @@ v1::JobSpec JobWithBuckets(uint32_t pipeline, uint32_t data, uint64_t bucket_byt
   return job;
 }
 
-v1::Plan SoundPlanWithBuckets(const v1::JobSpec& job, const v1::Batch& batch) {
-  const auto planner = StrategyPlanner::Create(job, Planner::Explain::kCauseAlone);
-  EXPECT_TRUE(planner.ok()) << planner.status();
-  const absl::StatusOr<v1::Plan> plan = (*planner)->MakePlan(batch);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  EXPECT_THAT(CheckPlan(batch, *plan), IsEmpty());
-  EXPECT_THAT(*AuditPlan(batch, *plan, job.profile()), IsEmpty());
-  EXPECT_LE(plan->lower_bound_ns(), plan->predicted().makespan_ns());
-  return *plan;
-}
-
 const v1::Instruction& LastInstruction(const v1::Plan& plan, int rank, v1::Op op) {
   const v1::Instruction* last = nullptr;
   for (const v1::Instruction& instruction : plan.programs(rank).instructions())
@@ -102,14 +92,14 @@ const v1::Instruction& LastInstruction(const v1::Plan& plan, int rank, v1::Op op
 TEST(GradientBucketsTest, APlanHasWhatItsLastPassesLeave) {
   const v1::Batch batch = MakeBatch({{0, 3000}, {0, 3000}});
   const int64_t whole =
-      LastInstruction(SoundPlanWithBuckets(JobWithBuckets(1, 2, 0), batch), 0, v1::OP_REDUCE_GRADIENTS)
+      LastInstruction(SoundPlanOf(JobWithBuckets(1, 2, 0), batch), 0, v1::OP_REDUCE_GRADIENTS)
           .expected_duration_ns();
   int64_t before = whole;
   // 8 layers: all of them; 4 each; 2 each; one each.
   for (const auto& [bytes, buckets] :
        {std::pair{uint64_t{1} << 40, 1}, {30'000'000, 2}, {12'000'000, 4}, {1, 8}}) {
     v1::JobSpec job = JobWithBuckets(1, 2, bytes);
-    const v1::Plan plan = SoundPlanWithBuckets(job, batch);
+    const v1::Plan plan = SoundPlanOf(job, batch);
     const int64_t left = LastInstruction(plan, 0, v1::OP_REDUCE_GRADIENTS).expected_duration_ns();
     // 100 ns of latency come with each step of each bucket.
     const double latencies = 2 * 100.0;
@@ -118,7 +108,7 @@ TEST(GradientBucketsTest, APlanHasWhatItsLastPassesLeave) {
     before = left;
     // A link that takes longer than the pass.
     job.mutable_profile()->mutable_cluster()->set_intra_node_bytes_per_second(1e9);
-    const v1::Plan slow = SoundPlanWithBuckets(job, batch);
+    const v1::Plan slow = SoundPlanOf(job, batch);
     const int64_t pass_ns = LastInstruction(slow, 0, v1::OP_BACKWARD).expected_duration_ns();
     const double all = (static_cast<double>(whole) - latencies) * 1000 + latencies * buckets;
     EXPECT_NEAR(static_cast<double>(LastInstruction(slow, 0, v1::OP_REDUCE_GRADIENTS).expected_duration_ns()),
@@ -129,7 +119,7 @@ TEST(GradientBucketsTest, APlanHasWhatItsLastPassesLeave) {
 TEST(GradientBucketsTest, TheShortestLastPassOfAllReplicasCounts) {
   v1::JobSpec job = JobWithBuckets(1, 2, 1);
   job.mutable_profile()->mutable_cluster()->set_intra_node_bytes_per_second(1e8);
-  const v1::Plan plan = SoundPlanWithBuckets(job, MakeBatch({{0, 4000}, {0, 100}}));
+  const v1::Plan plan = SoundPlanOf(job, MakeBatch({{0, 4000}, {0, 100}}));
   const int64_t first = LastInstruction(plan, 0, v1::OP_BACKWARD).expected_duration_ns();
   const int64_t second = LastInstruction(plan, 1, v1::OP_BACKWARD).expected_duration_ns();
   ASSERT_NE(first, second);
@@ -145,7 +135,7 @@ TEST(GradientBucketsTest, GatheringParametersHasTheirLatenciesToo) {
   for (v1::JobSpec* job : {&one, &eight}) job->mutable_planning()->set_shard_optimizer_state(true);
   const auto step_ns = [&](const v1::JobSpec& job) {
     return static_cast<double>(
-        LastInstruction(SoundPlanWithBuckets(job, batch), 0, v1::OP_OPTIMIZER_STEP).expected_duration_ns());
+        LastInstruction(SoundPlanOf(job, batch), 0, v1::OP_OPTIMIZER_STEP).expected_duration_ns());
   };
   EXPECT_NEAR(step_ns(eight) - step_ns(one), 7 * 100, 8);
 }
@@ -170,7 +160,7 @@ TEST(GradientBucketsTest, PlansOfRandomJobsAreSoundWithThem) {
 TEST(GradientBucketsTest, OtherDurationsOfReductionsAreFound) {
   const v1::Batch batch = MakeBatch({{0, 3000}, {0, 3000}});
   const v1::JobSpec job = JobWithBuckets(1, 2, 1);
-  v1::Plan plan = SoundPlanWithBuckets(job, batch);
+  v1::Plan plan = SoundPlanOf(job, batch);
   plan.mutable_options()->set_gradient_bucket_bytes(uint64_t{1} << 40);
   const auto violations = *AuditPlan(batch, plan, job.profile());
   ASSERT_FALSE(violations.empty());

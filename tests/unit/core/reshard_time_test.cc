@@ -11,16 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/audit/audit_plan.h"
 #include "planner/core/strategies/strategy_planner.h"
-#include "planner/core/verify/check_plan.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/core/random_job.h"
+#include "tests/unit/core/sound_plan.h"
 
 namespace penstock::core {
 namespace {
-
-using ::testing::IsEmpty;
 
 // The first or the last one on a stage.
 struct OuterPass {
@@ -168,17 +165,6 @@ int64_t ReshardOf(const v1::Plan& plan, uint32_t part) {
     if (instruction.op() == v1::OP_RESHARD && instruction.part() == part)
       return instruction.expected_duration_ns();
   return -1;
-}
-
-v1::Plan SoundPlanOf(const v1::JobSpec& job, const v1::Batch& batch) {
-  const auto planner = StrategyPlanner::Create(job, Planner::Explain::kCauseAlone);
-  EXPECT_TRUE(planner.ok()) << planner.status();
-  const absl::StatusOr<v1::Plan> plan = (*planner)->MakePlan(batch);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  EXPECT_THAT(CheckPlan(batch, *plan), IsEmpty());
-  EXPECT_THAT(*AuditPlan(batch, *plan, job.profile()), IsEmpty());
-  EXPECT_LE(plan->lower_bound_ns(), plan->predicted().makespan_ns());
-  return *plan;
 }
 
 TEST(ReshardTimeTest, APlanLeavesTheLastRoundWhereAPassTakesLonger) {
