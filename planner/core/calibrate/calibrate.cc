@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/median/median.h"
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/bounded_step.h"
@@ -45,6 +46,8 @@ constexpr double kLinkChange = 0.2;
 constexpr double kLoadChange = 0.1;
 // More than that is no waiting between passes.
 constexpr double kMostMissing = 3;
+// Iterations differ by as much though costs and noise are right.
+constexpr double kOfChance = 0.02;
 // Of each iteration: what noise makes of several has less error than of one.
 constexpr int kNoiseDraws = 8;
 
@@ -122,6 +125,37 @@ absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iter
   return all;
 }
 
+// Of all passes of an iteration together, the median iteration: to fits single passes that are far off count
+// less, but whoever waits for a rank waits for those, too.
+double MeasuredOverForetold(const CostModel& costs, absl::Span<const MeasuredPass> passes) {
+  struct Sums {
+    double measured_ns = 0;
+    double foretold_ns = 0;
+  };
+  std::map<int, Sums> of_iterations;
+  for (const MeasuredPass& pass : passes) {
+    const double foretold_ns = ForetoldAloneNs(costs, pass);
+    if (foretold_ns <= 0 || pass.kind == MeasuredKind::kBackwardWeight) continue;
+    Sums& sums = of_iterations[pass.iteration];
+    sums.measured_ns += pass.duration_ns;
+    sums.foretold_ns += foretold_ns;
+  }
+  std::vector<double> ratios;
+  for (const auto& [iteration, sums] : of_iterations) ratios.push_back(sums.measured_ns / sums.foretold_ns);
+  return ratios.empty() ? 1 : LowerMedian(ratios);
+}
+
+// Backward passes in two parts are there whole, too.
+double HostShare(absl::Span<const MeasuredPass> passes) {
+  double host_ns = 0, all_ns = 0;
+  for (const MeasuredPass& pass : passes) {
+    if (pass.kind == MeasuredKind::kBackwardWeight) continue;
+    host_ns += pass.host_ns;
+    all_ns += pass.duration_ns;
+  }
+  return all_ns > 0 ? host_ns / all_ns : 0;
+}
+
 // The costs of passes, who is slow, and how noisy all are. A fit to all ranks lies between the slow and the
 // others: passes are fitted again as they would have been on ranks that are not slow. `costs`: what `base`
 // says.
@@ -130,6 +164,7 @@ absl::StatusOr<CostFactors> FitPasses(const CostModel& costs, const v1::CostProf
   const std::vector<SlowRank> before = SlowRanksFromProto(in_effect);
   std::vector<SlowRank> slow;
   CostFactors factors;
+  double usual_over_fitted = 1;
   for (int round = 0; round < kSlowRankRounds; ++round) {
     std::vector<MeasuredPass> usual = passes;
     TakeSlownessOut(slow, job.topology, &usual);
@@ -138,12 +173,15 @@ absl::StatusOr<CostFactors> FitPasses(const CostModel& costs, const v1::CostProf
                                                                job.architecture, job.windows));
     const CostModel fitted_costs(std::move(fitted), job);
     std::vector<SlowRank> found = FindSlowRanks(fitted_costs, passes, before, /*peers_alone=*/round == 0);
-    factors.pass_noise = MeasuredNoise(fitted_costs, passes, in_effect.pass_noise());
+    factors.pass_noise = MeasuredNoise(fitted_costs, passes).value_or(in_effect.pass_noise());
+    usual_over_fitted = MeasuredOverForetold(fitted_costs, usual);
     const bool settled = round > 0 && LargestChange(slow, found) < kSettled;
     slow = std::move(found);
     if (settled) break;
   }
   factors.slow_ranks = std::move(slow);
+  factors.all = usual_over_fitted;
+  factors.host_share = HostShare(passes);
   return factors;
 }
 
@@ -172,7 +210,7 @@ absl::StatusOr<CostFactors> FactorsOf(const Job& job, const v1::CostProfile& bas
                             FitPasses(costs, base, job, in_effect, std::move(all.passes)));
   factors.slow_links = FindSlowLinks(all.transfers, all.rings, SlowLinksFromProto(in_effect));
   factors.links = LinkFactors(all.transfers, all.rings, *factors.slow_links);
-  factors.optimizer = OptimizerFactor(all.steps, factors.links, *factors.slow_links);
+  factors.optimizer = OptimizerFactor(all.steps, factors.links, *factors.slow_links) / factors.all;
   return factors;
 }
 
@@ -186,6 +224,21 @@ double ChangeOfLoads(const v1::CostProfile& before, const v1::CostProfile& after
     change = std::max(change, std::abs(load.fullest() / had - 1));
   }
   return change;
+}
+
+// What single passes differ by is more than what ranks wait for where they are slow or fast together, or a
+// pass that lasted longer makes the next one shorter: so the noise with which plans take as long as was
+// measured, and at most `noise`. `missing_with`: what was measured over what plans take with so much.
+// Waiting is taken to grow in proportion to noise.
+absl::StatusOr<double> NoiseThatRanksWaitFor(double noise,
+                                             absl::FunctionRef<absl::StatusOr<double>(double)> missing_with) {
+  if (noise == 0) return noise;
+  PENSTOCK_ASSIGN_OR_RETURN(const double with_all, missing_with(noise));
+  if (with_all >= 1 - kOfChance) return noise;
+  PENSTOCK_ASSIGN_OR_RETURN(const double without, missing_with(0));
+  if (without <= 1) return 0;
+  const double waits_without = 1 / without, waits_with_all = 1 / with_all;
+  return noise * (1 - waits_without) / (waits_with_all - waits_without);
 }
 
 absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job,
@@ -204,9 +257,18 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   const v1::CostProfile base = BaseOf(planner, in_effect, iterations);
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(job, base, in_effect, iterations));
   PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> missing,
-                            RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
-  factors.all = std::clamp(UpperMedian(missing), 1 / kMostMissing, kMostMissing);
+  const auto missing_with = [&](double noise) -> absl::StatusOr<double> {
+    factors.pass_noise = noise;
+    PENSTOCK_ASSIGN_OR_RETURN(
+        std::vector<double> ratios,
+        RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
+    return UpperMedian(ratios);
+  };
+  PENSTOCK_ASSIGN_OR_RETURN(const double noise,
+                            NoiseThatRanksWaitFor(factors.pass_noise.value_or(0), missing_with));
+  PENSTOCK_ASSIGN_OR_RETURN(const double missing, missing_with(SteadyNoise(noise, in_effect.pass_noise())));
+  factors.waiting = std::clamp(missing, 1 / kMostMissing, kMostMissing);
+  factors.all *= factors.waiting;
   Calibration result;
   result.profile = ReviseProfile(base, job.architecture, factors);
   // A profile that was given may be wrong by any factor; one that was fitted is near the truth.

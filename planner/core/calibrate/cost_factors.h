@@ -31,8 +31,12 @@ struct CostFactors {
   double optimizer = 1;
   // Of the time of transfers between ranks, by Link.
   std::array<double, kLinks> links;
-  // Of all computing, beyond those above: waiting that no plan foresees.
+  // Of all computing, beyond those above.
   double all = 1;
+  // Of that factor, what is waiting that no plan foresees.
+  double waiting = 1;
+  // What hosts take between passes, of what passes take with it: who measures bubbles calls it waiting.
+  double host_share = 0;
   // Those of the profile are replaced by them; nothing: they stay.
   std::optional<std::vector<SlowRank>> slow_ranks;
   std::optional<std::vector<SlowLink>> slow_links;

@@ -9,4 +9,7 @@ namespace penstock::core {
 // Nanoseconds, on a group that is not slow; 0 where the pass is outside of the profile.
 double ForetoldNs(const CostModel& costs, const MeasuredPass& pass);
 
+// Without what ranks exchange inside of it, as it is measured.
+double ForetoldAloneNs(const CostModel& costs, const MeasuredPass& pass);
+
 }  // namespace penstock::core

@@ -84,10 +84,13 @@ double WeightedMiddle(std::vector<Distance> distances) {
 
 }  // namespace
 
-double MeasuredNoise(const CostModel& costs, absl::Span<const MeasuredPass> passes, double before) {
+std::optional<double> MeasuredNoise(const CostModel& costs, absl::Span<const MeasuredPass> passes) {
   std::vector<Distance> distances = Distances(LogRatios(costs, passes));
-  if (distances.size() < kFewestDistances) return before;
-  const double noise = std::min(kDeviationOfMedian * WeightedMiddle(std::move(distances)), kMostNoise);
+  if (distances.size() < kFewestDistances) return std::nullopt;
+  return std::min(kDeviationOfMedian * WeightedMiddle(std::move(distances)), kMostNoise);
+}
+
+double SteadyNoise(double noise, double before) {
   if (noise < (before > 0 ? kStillNoisy : kClearlyNoisy)) return 0;
   return before > 0 && std::abs(noise / before - 1) < kMuchTheSame ? before : noise;
 }

@@ -26,8 +26,11 @@ struct MeasuredPass {
   // Of its rank's share of the micro-batch.
   TokenSums sums;
   StageRecompute recompute;
-  // Without what ranks exchange inside the pass, and without waiting for them.
+  // Without what ranks exchange inside the pass, and without waiting for them; with what the host took behind
+  // it (time_beside_passes.h).
   double duration_ns = 0;
+  // Of it.
+  double host_ns = 0;
 };
 
 }  // namespace penstock::core

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/calibrate/time_beside_passes.h"
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/contract/transfer_ends.h"
@@ -83,18 +84,24 @@ class Observer {
       if (measured.id() >= static_cast<uint32_t>(program.instructions_size()))
         return absl::InvalidArgumentError(
             absl::StrCat("report.instructions: ", measured.id(), " is not in the program"));
-      Read(program, program.instructions(static_cast<int>(measured.id())), measured.duration_ns());
+    }
+    const std::map<uint32_t, int64_t> host_ns = TimeBesidePasses(program, report);
+    for (const v1::MeasuredInstruction& measured : report.instructions()) {
+      const auto beside = host_ns.find(measured.id());
+      Read(program, program.instructions(static_cast<int>(measured.id())), measured.duration_ns(),
+           beside != host_ns.end() ? beside->second : 0);
     }
     return absl::OkStatus();
   }
 
-  void Read(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
+  void Read(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns,
+            int64_t host_ns) {
     switch (instruction.op()) {
       case v1::OP_FORWARD:
       case v1::OP_BACKWARD:
       case v1::OP_BACKWARD_INPUT:
       case v1::OP_BACKWARD_WEIGHT:
-        ReadPass(program, instruction, measured_ns);
+        ReadPass(program, instruction, measured_ns, host_ns);
         break;
       case v1::OP_OPTIMIZER_STEP:
         ReadOptimizer(program, instruction, measured_ns);
@@ -174,7 +181,8 @@ class Observer {
     return ring;
   }
 
-  void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
+  void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns,
+                int64_t host_ns) {
     // The others wait for the one that has most to do.
     if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns())
       return;
@@ -194,6 +202,8 @@ class Observer {
                               ExposedRowsNs(instruction, share, pass.recompute);
     pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1)) *
                        WholeOverParts(instruction, share, pass.recompute);
+    pass.host_ns = static_cast<double>(host_ns);
+    pass.duration_ns += pass.host_ns;
     if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
       pass.kind = instruction.op() == v1::OP_FORWARD ? MeasuredKind::kForward : MeasuredKind::kBackward;
       measured_.passes.push_back(pass);
@@ -238,7 +248,7 @@ class Observer {
   void AddSplit(int rank, const v1::Instruction& instruction, MeasuredPass pass, double beside_ns) {
     const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
     SplitPass& split = split_[{rank, instruction.stage(), instruction.micro_batch()}];
-    const double before = split.whole.duration_ns;
+    const MeasuredPass before = split.whole;
     if (weight) {
       MeasuredPass whole = pass;
       whole.kind = MeasuredKind::kBackwardWeight;
@@ -246,7 +256,8 @@ class Observer {
       measured_.passes.push_back(whole);
     }
     pass.kind = MeasuredKind::kBackward;
-    pass.duration_ns += before;
+    pass.duration_ns += before.duration_ns;
+    pass.host_ns += before.host_ns;
     split.whole = pass;
     split.ready = ++split.parts == 2;
   }

@@ -144,7 +144,7 @@ v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture archi
     }
   }
   if (factors.pass_noise.has_value()) revised.set_pass_noise(*factors.pass_noise);
-  revised.set_waiting_share(factors.all > 1 ? 1 - 1 / factors.all : 0);
+  revised.set_waiting_share(1 - (1 - factors.host_share) / std::max(factors.waiting, 1.0));
   if (factors.expert_load.has_value()) ReviseLoad(*factors.expert_load, &revised);
   return revised;
 }

@@ -161,6 +161,18 @@ TEST(CalibrateTest, WhatOfComputingIsReallyWaitingBetweenPassesIsSaid) {
   EXPECT_LT((*of_passes)->profile.waiting_share(), 0.01);
 }
 
+// Single passes that last far longer count less to a fit, but others wait for them.
+TEST(CalibrateTest, PassesThatNowAndThenLastFarLongerAreNoWaiting) {
+  v1::JobSpec job = GptJob(1, 1, v1::POLICY_PADDING);
+  job.mutable_planning()->set_micro_batch_size(1);
+  Ran ran(job, job.profile(), 16);
+  ran.LengthenEvery(5, 3);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_NEAR(ran.ExpectedOverMeasured((*fitted)->profile), 1, 0.02);
+  EXPECT_LT((*fitted)->profile.waiting_share(), 0.02);
+}
+
 TEST(CalibrateTest, LinksInsideOfNodesAndBetweenThemAreToldApart) {
   v1::JobSpec job = GptJob(4, 1, v1::POLICY_DYNAMIC);
   v1::Cluster& cluster = *job.mutable_profile()->mutable_cluster();

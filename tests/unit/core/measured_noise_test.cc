@@ -46,6 +46,26 @@ TEST(CalibrateTest, WaitingThatComesOfNoiseIsNotPutOnPasses) {
   EXPECT_NEAR(ran.ExpectedOverMeasured((*fitted)->profile), 1, 0.02);
 }
 
+// Ranks that are slow and fast together, and passes that make the next ones shorter, wait less than noise of
+// single passes would have them wait.
+TEST(CalibrateTest, NoiseIsWhatRanksWaitForAndPassesStayWhatTheyAre) {
+  const v1::JobSpec job = GptJob(4, 2, v1::POLICY_DYNAMIC);
+  Ran ran(job, job.profile(), 32, /*noise=*/0.25);
+  const auto all = ran.Fit();
+  ASSERT_TRUE(all.ok() && all->has_value()) << all.status();
+  ran.AddWaiting(0.96);
+  const auto less = ran.Fit();
+  ASSERT_TRUE(less.ok() && less->has_value()) << less.status();
+  EXPECT_LT((*less)->profile.pass_noise(), 0.8 * (*all)->profile.pass_noise());
+  EXPECT_GT((*less)->profile.pass_noise(), 0);
+  EXPECT_LT((*less)->profile.waiting_share(), 0.01);
+  EXPECT_NEAR(ran.ExpectedOverMeasured((*less)->profile), 1, 0.02);
+  const auto token_ns = [](const v1::CostProfile& profile) {
+    return profile.layers(0).forward().target_token_ns();
+  };
+  EXPECT_NEAR(token_ns((*less)->profile), token_ns((*all)->profile), 0.03 * token_ns((*all)->profile));
+}
+
 TEST(CalibrateTest, WhatIsCommonToAnIterationIsNoNoise) {
   const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   Ran ran(job, job.profile(), 8);
@@ -57,7 +77,7 @@ TEST(CalibrateTest, WhatIsCommonToAnIterationIsNoNoise) {
   EXPECT_EQ((*fitted)->profile.pass_noise(), 0);
 }
 
-TEST(MeasuredNoiseTest, StaysWhatItWasWhereItIsMuchTheSame) {
+TEST(MeasuredNoiseTest, IsThatOfSinglePassesAndStaysWhereItIsMuchTheSame) {
   const v1::JobSpec job = GptJob(1, 1, v1::POLICY_DYNAMIC);
   const CostModel costs = ModelOf(job);
   const auto passes_with = [&](double noise) {
@@ -73,19 +93,19 @@ TEST(MeasuredNoiseTest, StaysWhatItWasWhereItIsMuchTheSame) {
     }
     return passes;
   };
-  EXPECT_NEAR(MeasuredNoise(costs, passes_with(0.1), 0), 0.1, 0.01);
-  EXPECT_EQ(MeasuredNoise(costs, passes_with(0.1), 0.09), 0.09);
-  EXPECT_NEAR(MeasuredNoise(costs, passes_with(0.1), 0.05), 0.1, 0.01);
+  EXPECT_NEAR(MeasuredNoise(costs, passes_with(0.1)).value_or(0), 0.1, 0.01);
+  EXPECT_EQ(SteadyNoise(0.1, 0.09), 0.09);
+  EXPECT_EQ(SteadyNoise(0.1, 0.05), 0.1);
   // Little is none, unless there was more.
-  EXPECT_EQ(MeasuredNoise(costs, passes_with(0.015), 0), 0);
-  EXPECT_GT(MeasuredNoise(costs, passes_with(0.015), 0.03), 0);
-  EXPECT_EQ(MeasuredNoise(costs, passes_with(0.005), 0.03), 0);
+  EXPECT_EQ(SteadyNoise(0.015, 0), 0);
+  EXPECT_EQ(SteadyNoise(0.015, 0.03), 0.015);
+  EXPECT_EQ(SteadyNoise(0.005, 0.03), 0);
   // One that stood still, and too few to tell.
   std::vector<MeasuredPass> passes = passes_with(0.1);
   passes[7].duration_ns *= 1000;
-  EXPECT_NEAR(MeasuredNoise(costs, passes, 0), 0.1, 0.01);
+  EXPECT_NEAR(MeasuredNoise(costs, passes).value_or(0), 0.1, 0.01);
   passes.resize(20);
-  EXPECT_EQ(MeasuredNoise(costs, passes, 0.07), 0.07);
+  EXPECT_FALSE(MeasuredNoise(costs, passes).has_value());
 }
 
 }  // namespace

@@ -91,6 +91,20 @@ class Ran {
     }
   }
 
+  // Of a single rank, one of so many of its passes, which takes so many times as long.
+  void LengthenEvery(int passes, int factor) {
+    int number = 0;
+    for (const auto& one : iterations_) {
+      v1::ReportIterationRequest& report = one->reports[0];
+      for (v1::MeasuredInstruction& measured : *report.mutable_instructions()) {
+        const v1::Op op = one->plan.programs(0).instructions(static_cast<int>(measured.id())).op();
+        if ((op != v1::OP_FORWARD && op != v1::OP_BACKWARD) || ++number % passes != 0) continue;
+        report.set_duration_ns(report.duration_ns() + (factor - 1) * measured.duration_ns());
+        measured.set_duration_ns(factor * measured.duration_ns());
+      }
+    }
+  }
+
   // Iterations take so many times as long, and their passes what they did.
   void AddWaiting(double factor) {
     for (const auto& one : iterations_)
