@@ -1,6 +1,7 @@
 #include "planner/cli/up/training_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,11 @@ namespace {
 // What is planned has its costs for good. A planner first fits them to four iterations (docs/costs.md): until
 // then it is given few batches, so that few are planned with costs that nobody has compared with anything.
 constexpr uint64_t kUntilCostsAreFitted = 5;
-constexpr uint64_t kWindowBefore = 4;
+constexpr uint64_t kLeastWindow = 4;
+// Then it is given what ranks do in this time, or in so many times what planning an iteration takes: costs
+// that are fitted hold behind that, and a planner that starts again is back before.
+constexpr absl::Duration kTimeAhead = absl::Seconds(2);
+constexpr int kPlanningTimesAhead = 4;
 // So that a step does not block for long.
 constexpr absl::Duration kWatchDeadline = absl::Seconds(2);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
@@ -29,6 +34,13 @@ bool IsTransient(const absl::Status& status) {
 }
 
 }  // namespace
+
+uint64_t WindowOfTimes(absl::Duration iteration, absl::Duration planning, uint64_t most) {
+  const absl::Duration ahead = std::max(kTimeAhead, kPlanningTimesAhead * planning);
+  const double iterations = std::ceil(absl::FDivDuration(ahead, std::max(iteration, absl::Nanoseconds(1))));
+  const uint64_t least = std::min(kLeastWindow, most);
+  return iterations >= static_cast<double>(most) ? most : std::max(least, static_cast<uint64_t>(iterations));
+}
 
 TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSource& source,
                          absl::Duration patience, Epochs epochs)
@@ -45,10 +57,10 @@ TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSou
       last_heard_(last_answer_) {}
 
 uint64_t TrainingRun::Window() const {
-  const bool costs_are_fitted = completed_ >= job_.first_iteration() + kUntilCostsAreFitted;
   // A window that was asked for is what is wanted.
-  const bool narrow = job_.look_ahead_window() == 0 && !job_.fixed_costs() && !costs_are_fitted;
-  return narrow ? kWindowBefore : window_;
+  if (job_.look_ahead_window() != 0 || job_.fixed_costs()) return window_;
+  if (completed_ < job_.first_iteration() + kUntilCostsAreFitted) return kLeastWindow;
+  return WindowOfTimes(iteration_time_, planning_time_, window_);
 }
 
 bool TrainingRun::HasMore() const { return next_batch_ < feed_end_ && !fed() && !drains_; }
@@ -140,6 +152,7 @@ absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSumm
     on_iteration(iteration);
     next_summary_ = iteration.iteration() + 1;
     iteration_time_ = absl::Nanoseconds(iteration.measured_ns());
+    planning_time_ = absl::Nanoseconds(iteration.planning_time_ns());
   }
   Take(response.status());
   // The planner's store was restored from a backup, and knows less than was submitted since.

@@ -23,6 +23,11 @@
 
 namespace penstock::cli {
 
+// Batches behind the last completed iteration that a planner is given once costs follow what is measured,
+// where iterations and planning them take so long: enough for planning never to be waited for, and few,
+// because what is planned keeps its costs. At most `most`.
+uint64_t WindowOfTimes(absl::Duration iteration, absl::Duration planning, uint64_t most);
+
 class TrainingRun {
  public:
   // How long a planner may fail to answer: longer than workers wait for one.
@@ -117,6 +122,7 @@ class TrainingRun {
   uint64_t completed_when_refused_ = 0;
   // Of the last iteration that is done.
   absl::Duration iteration_time_;
+  absl::Duration planning_time_;
   v1::JobStatus status_;
 };
 

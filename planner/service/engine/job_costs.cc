@@ -13,12 +13,12 @@ namespace {
 
 // Iterations from one fit to the next. The first ones are soon: a profile that is wrong costs most at the
 // beginning, and four iterations say little where single ones are slow.
-constexpr uint64_t kBetweenFirstFits[] = {4, 4, 4, 4, 8};
-constexpr uint64_t kBetweenFits = 16;
-// A fit is made of the iterations since the one before, at least of so many where there were as many, and at
-// most of so many.
-constexpr uint64_t kLeastMeasured = 8;
-constexpr uint64_t kMostMeasured = 16;
+constexpr uint64_t kBetweenFirstFits[] = {4, 4, 4, 4};
+constexpr uint64_t kBetweenFits = 8;
+// A fit is made of so many iterations, where there were as many. The first ones are made of fewer: what runs
+// first is not like what comes later.
+constexpr uint64_t kMeasuredOfFirstFits = 8;
+constexpr uint64_t kMeasured = 16;
 
 // Of an instruction, while costs are fitted: the plan unpacked, and its program to be run again.
 constexpr int64_t kFitInstructionBytes = 400;
@@ -55,7 +55,8 @@ int64_t KeepWhatFits(int64_t most, std::vector<HeldIteration>& iterations) {
 std::vector<HeldIteration> JobCosts::MeasuredLocked() const {
   const uint64_t completed = record_.state().progress().completed();
   const auto last = [completed](uint64_t count) { return completed - std::min(completed, count); };
-  uint64_t from = std::max(std::min(fitted_before_, last(kLeastMeasured)), last(kMostMeasured));
+  const bool is_first = static_cast<size_t>(fits_) < std::size(kBetweenFirstFits);
+  uint64_t from = last(is_first ? kMeasuredOfFirstFits : kMeasured);
   // Workers take memory for the first time in their first iteration: it says little about others.
   if (from <= record_.spec().first_iteration() && completed > record_.spec().first_iteration() + 1)
     from = record_.spec().first_iteration() + 1;

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kFirstFit = 4;
 constexpr uint64_t kWindow = 16;
 // Completed iterations at which costs are fitted.
-constexpr std::array<uint64_t, 6> kFits = {kFirstFit, 8, 12, 16, 24, 40};
+constexpr std::array<uint64_t, 6> kFits = {kFirstFit, 8, 12, 16, 24, 32};
 
 class JobCostsTest : public EngineFixture {
  protected:
@@ -278,7 +278,7 @@ TEST_F(JobCostsTest, APlannerThatWasKilledLateFitsNoMoreOftenThanBefore) {
   Feed(job);
   job.reset();
   job = Killed();
-  Train(job, 40, 48, 101);
+  Train(job, 32, 39, 101);
   Feed(job);
   EXPECT_EQ(planners_->fits().size(), kFits.size());
   EXPECT_EQ(job->Snapshot().costs_size(), static_cast<int>(kFits.size()));
@@ -295,8 +295,8 @@ TEST_F(JobCostsTest, LaterFitsGoOnFromTheVersionBefore) {
   EXPECT_EQ(second.from_iteration(), kFirstFit + kWindow);
 }
 
-// The first iteration is slow for reasons of its own. Few iterations say little, so that the first fits have
-// some of the one before, and later fits wait for more.
+// The first iteration is slow for reasons of its own. Few iterations say little, so that fits have some of
+// those that the one before had.
 TEST_F(JobCostsTest, FitsAreMadeOfTheLastIterationsWithoutTheVeryFirst) {
   TrainedThroughFits();
   const auto from_to = [](uint64_t from, uint64_t to) {
@@ -305,7 +305,7 @@ TEST_F(JobCostsTest, FitsAreMadeOfTheLastIterationsWithoutTheVeryFirst) {
     return iterations;
   };
   EXPECT_THAT(planners_->fits(), testing::ElementsAre(from_to(1, 4), from_to(1, 8), from_to(4, 12),
-                                                      from_to(8, 16), from_to(16, 24), from_to(24, 40)));
+                                                      from_to(8, 16), from_to(8, 24), from_to(16, 32)));
 }
 
 }  // namespace

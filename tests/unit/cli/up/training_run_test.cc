@@ -191,6 +191,18 @@ TEST_F(TrainingRunTest, FeedsLittleUntilCostsAreFittedToWhatWasMeasured) {
   }
 }
 
+TEST(WindowOfTimesTest, LastsForSomeSecondsAndLongerThanPlanningTakes) {
+  constexpr absl::Duration kNoPlanning;
+  EXPECT_EQ(WindowOfTimes(absl::Milliseconds(10), kNoPlanning, 16), 16);
+  EXPECT_EQ(WindowOfTimes(absl::Milliseconds(300), kNoPlanning, 16), 7);
+  EXPECT_EQ(WindowOfTimes(absl::Seconds(1), kNoPlanning, 16), 4);
+  EXPECT_EQ(WindowOfTimes(absl::Seconds(1), kNoPlanning, 2), 2);
+  EXPECT_EQ(WindowOfTimes(absl::Seconds(10), absl::Seconds(20), 16), 8);
+  EXPECT_EQ(WindowOfTimes(absl::Seconds(1), absl::Seconds(20), 16), 16);
+  // Nothing is known yet.
+  EXPECT_EQ(WindowOfTimes(absl::ZeroDuration(), kNoPlanning, 16), 16);
+}
+
 TEST_F(TrainingRunTest, FeedsAsFarAsTheWindowWithoutBeingRefused) {
   FakePlanner planner(16);
   PlannerClient client(planner.address());
