@@ -32,8 +32,6 @@
 #include "planner/cli/up/measuring_workers.h"
 #include "planner/cli/up/program_folder.h"
 #include "planner/cli/up/stop_signal.h"
-#include "planner/core/calibrate/training_factor.h"
-#include "planner/core/contract/model_architecture.h"
 
 namespace penstock::cli {
 namespace {
@@ -170,21 +168,20 @@ void PrintMeasured(const MeasureFlags& flags, const MeasuredProfile& measured) {
 absl::Status RehearseWith(const MeasureFlags& flags, MeasuredProfile* measured) {
   PENSTOCK_ASSIGN_OR_RETURN(const DeviceList device, flags.machine.Device());
   std::cerr << "penstock: measured; now trained with for about as long\n";
-  const absl::StatusOr<double> factor = Rehearse({.file = measured->file,
-                                                  .workers = flags.machine.workers,
-                                                  .threads = flags.machine.ThreadsOfEach(),
-                                                  .expert = flags.expert,
-                                                  .device = device,
-                                                  .iterations = flags.rehearsal,
-                                                  .time = absl::Seconds(flags.machine.seconds)});
-  if (absl::IsCancelled(factor.status())) return factor.status();
-  if (!factor.ok()) {
+  absl::StatusOr<v1::CostProfile> trained = Rehearse({.file = measured->file,
+                                                      .workers = flags.machine.workers,
+                                                      .threads = flags.machine.ThreadsOfEach(),
+                                                      .expert = flags.expert,
+                                                      .device = device,
+                                                      .iterations = flags.rehearsal,
+                                                      .time = absl::Seconds(flags.machine.seconds)});
+  if (absl::IsCancelled(trained.status())) return trained.status();
+  if (!trained.ok()) {
     std::cerr << "penstock: not rehearsed, so plans may be some percent too short: "
-              << PrintableText(std::string(factor.status().message())) << "\n";
+              << PrintableText(std::string(trained.status().message())) << "\n";
     return absl::OkStatus();
   }
-  *measured->file.mutable_profile() = core::WithTrainingFactor(
-      measured->file.profile(), core::ArchitectureOf(measured->file.model()), *factor);
+  *measured->file.mutable_alone() = std::exchange(*measured->file.mutable_profile(), *std::move(trained));
   for (const std::string& path : {measured->path, flags.out})
     if (!path.empty()) PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(measured->file, path));
   return absl::OkStatus();

@@ -169,16 +169,15 @@ core::AttentionWindows WindowsOfFirstLayer(const v1::ModelSpec& model) {
 }  // namespace
 
 absl::StatusOr<ProfileErrors> ErrorsOf(const v1::ProfileFile& file, const HeldOutTimes& times) {
-  PENSTOCK_ASSIGN_OR_RETURN(const core::Profile profile,
-                            core::ProfileFromProto(file.profile(), core::ArchitectureOf(file.model()),
-                                                   WindowsOfFirstLayer(file.model())));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const core::Profile profile,
+      core::ProfileFromProto(file.has_alone() ? file.alone() : file.profile(),
+                             core::ArchitectureOf(file.model()), WindowsOfFirstLayer(file.model())));
   const core::LayerModel model(profile, core::GroupShape());
-  // Passes were measured where nobody trains.
-  const double training = file.profile().training_factor() > 0 ? file.profile().training_factor() : 1;
   std::vector<ForetoldPass> passes;
   for (const HeldOutPass& pass : times.passes) {
     const std::optional<double> foretold = ForetoldNs(profile, model, pass);
-    if (foretold.has_value() && pass.duration_ns > 0) passes.push_back({pass, *foretold / training});
+    if (foretold.has_value() && pass.duration_ns > 0) passes.push_back({pass, *foretold});
   }
   if (passes.empty())
     return absl::FailedPreconditionError(

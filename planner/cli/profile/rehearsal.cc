@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -12,12 +13,15 @@
 #include "common/median/median.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/advise/measured_run.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/up/program_folder.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/up_run.h"
+#include "planner/core/calibrate/training_factor.h"
+#include "planner/core/contract/model_architecture.h"
 #include "planner/core/contract/total_layers.h"
 
 namespace penstock::cli {
@@ -32,6 +36,8 @@ constexpr uint64_t kSeed = 26;
 // More is no difference between training and measuring, but something else on the machine.
 constexpr double kMostFactor = 2;
 constexpr double kMostMoreIterations = 64;
+// Fewer say too little of single parts.
+constexpr uint64_t kFewestToFit = 8;
 
 bool IsEncoderDecoder(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
 
@@ -70,7 +76,7 @@ absl::Status WriteSamples(const v1::ModelSpec& model, uint64_t count, const std:
 
 // Of a run of so many iterations that count, in a folder of its own in `folder`.
 UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder, const std::string& name,
-                     uint64_t iterations) {
+                     uint64_t iterations, bool fixed_costs) {
   UpOptions up;
   up.job_id = "rehearsal";
   up.run_dir = absl::StrCat(folder, "/", name);
@@ -83,7 +89,7 @@ UpOptions RunOptions(const RehearsalOptions& options, const std::string& folder,
   // The first one is not like the others.
   up.iterations = iterations + 1;
   up.limits.max_length = options.file.model().max_sequence_length();
-  up.fixed_costs = true;
+  up.fixed_costs = fixed_costs;
   up.no_checkpoints = true;
   up.max_restarts = 0;
   up.page_listen = "";
@@ -103,6 +109,26 @@ absl::StatusOr<std::vector<v1::IterationSummary>> Train(UpOptions options) {
   UpRun run(std::move(programs), std::move(setup), silent, stop, history);
   PENSTOCK_RETURN_IF_ERROR(run.RunProcesses());
   return std::move(history.iterations);
+}
+
+// Costs that were fitted to a run, as they are for other runs; nothing: none foretold its iterations better
+// than those that it began with.
+absl::StatusOr<std::optional<v1::CostProfile>> FittedCosts(const std::string& run_dir) {
+  PENSTOCK_ASSIGN_OR_RETURN(MeasuredRun run, ReadMeasuredRun(run_dir));
+  if (!run.fitted) return std::nullopt;
+  v1::CostProfile& costs = *run.job.mutable_profile();
+  costs.clear_slow_ranks();
+  costs.clear_slow_links();
+  return std::move(costs);
+}
+
+// Of so many iterations more.
+absl::StatusOr<std::optional<v1::CostProfile>> FitToMore(const RehearsalOptions& options,
+                                                         const std::string& folder, uint64_t iterations) {
+  if (iterations < kFewestToFit) return std::nullopt;
+  const UpOptions up = RunOptions(options, folder, "second", iterations, /*fixed_costs=*/false);
+  PENSTOCK_RETURN_IF_ERROR(Train(up).status());
+  return FittedCosts(up.run_dir);
 }
 
 }  // namespace
@@ -142,20 +168,23 @@ absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> i
                       factor));
 }
 
-absl::StatusOr<double> Rehearse(const RehearsalOptions& options) {
+absl::StatusOr<v1::CostProfile> Rehearse(const RehearsalOptions& options) {
   if (options.file.model().has_adapters())
     return absl::UnimplementedError("adapters alone learn, and what they adapt is not there");
   PENSTOCK_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make("penstock-rehearsal"));
-  const UpOptions up = RunOptions(options, folder.path(), "first", options.iterations);
+  const UpOptions up = RunOptions(options, folder.path(), "first", options.iterations, /*fixed_costs=*/true);
   PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(options.file, up.profile));
   PENSTOCK_RETURN_IF_ERROR(WriteSamples(options.file.model(), up.iterations * up.global_batch, up.dataset));
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::IterationSummary> iterations, Train(up));
-  if (const uint64_t left = IterationsLeft(iterations, options.time); left > 0) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::IterationSummary> more,
-                              Train(RunOptions(options, folder.path(), "second", left)));
-    iterations.insert(iterations.end(), more.begin(), more.end());
-  }
-  return TrainingFactorOf(iterations);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::IterationSummary> iterations, Train(up));
+  PENSTOCK_ASSIGN_OR_RETURN(const double factor, TrainingFactorOf(iterations));
+  PENSTOCK_ASSIGN_OR_RETURN(std::optional<v1::CostProfile> fitted,
+                            FitToMore(options, folder.path(), IterationsLeft(iterations, options.time)));
+  const v1::CostProfile& alone = options.file.profile();
+  if (!fitted.has_value())
+    return core::WithTrainingFactor(alone, core::ArchitectureOf(options.file.model()), factor);
+  fitted->set_version(alone.version());
+  fitted->set_training_factor(factor);
+  return *std::move(fitted);
 }
 
 }  // namespace penstock::cli

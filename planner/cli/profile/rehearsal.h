@@ -1,6 +1,7 @@
 // A few iterations of training with a profile that was just measured. Ranks that train have other threads
-// beside them and wait between passes, which workers that measure do not; so iterations take longer than such
-// a profile foretells, by a factor that is much the same for other lengths and meshes.
+// beside them, hand over what passes make, and find nothing in their caches, which workers that measure do
+// not; so iterations take longer than such a profile foretells. Costs that follow these iterations, part by
+// part (planner/core/calibrate), foretell others, too.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +42,13 @@ uint64_t IterationsLeft(absl::Span<const v1::IterationSummary> iterations, absl:
 // else has disturbed one of both).
 absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> iterations);
 
-// The same of a run with random tokens, in samples of 16 tokens to the longest, as many of each octave.
-// Blocks until it is done; no process and no file is left. Possible errors: UNIMPLEMENTED (adapters alone
-// learn: what they adapt is not there), CANCELLED (a signal), those of TrainingFactorOf, of UpRun and of
-// writing the samples.
-absl::StatusOr<double> Rehearse(const RehearsalOptions& options);
+// The profile with times of training, and how many times longer than by the one before that is
+// (`training_factor`). Of a run with random tokens, in samples of 16 tokens to the longest, as many of each
+// octave; where there was time for a second one, with costs that were fitted to it, else all multiplied by
+// TrainingFactorOf. Ranks and links that were slower than others just then say nothing of other runs, and are
+// not in it. Blocks until it is done; no process and no file is left. Possible errors: UNIMPLEMENTED
+// (adapters alone learn: what they adapt is not there), CANCELLED (a signal), those of TrainingFactorOf, of
+// UpRun and of writing the samples.
+absl::StatusOr<v1::CostProfile> Rehearse(const RehearsalOptions& options);
 
 }  // namespace penstock::cli

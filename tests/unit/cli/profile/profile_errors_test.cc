@@ -46,8 +46,8 @@ TEST(ProfileErrors, AreOfWhatIsForetoldByWhatWasMeasured) {
 // Held-out passes are measured by workers that do not train.
 TEST(ProfileErrors, AreOfPassesAloneWhereTimesAreThoseOfTraining) {
   v1::ProfileFile file = SomeProfile();
-  *file.mutable_profile() =
-      core::WithTrainingFactor(file.profile(), core::Architecture::kGpt, /*factor=*/1.25);
+  *file.mutable_alone() = file.profile();
+  *file.mutable_profile() = core::WithTrainingFactor(file.alone(), core::Architecture::kGpt, /*factor=*/1.25);
   HeldOutTimes times;
   times.passes.push_back(Forward(100, 1.1e6));
   const auto errors = ErrorsOf(file, times);
