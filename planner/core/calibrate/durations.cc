@@ -45,8 +45,7 @@ int64_t NsOfTransfer(const CostModel& costs, const v1::Instruction& instruction,
 }
 
 int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const RankPlace& place, int rank,
-                    const v1::Instruction& instruction, const std::vector<int64_t>& reduce_ns,
-                    const ReshardDurations& reshards) {
+                    const v1::Instruction& instruction, const JointDurations& joint) {
   const auto stage = static_cast<int>(instruction.stage());
   switch (instruction.op()) {
     case v1::OP_FORWARD:
@@ -59,9 +58,10 @@ int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const Rank
     case v1::OP_RECV:
       return NsOfTransfer(costs, instruction, rank);
     case v1::OP_REDUCE_GRADIENTS:
-      return reduce_ns[stage * costs.group().tensor + place.tensor];
+      return joint.reduce_ns[stage * costs.group().tensor + place.tensor];
     case v1::OP_RESHARD:
-      return instruction.part() == kGradientsToShares ? reshards.gradients_ns : reshards.parameters_ns;
+      return instruction.part() == kGradientsToShares ? joint.reshards.gradients_ns
+                                                      : joint.reshards.parameters_ns;
     case v1::OP_OPTIMIZER_STEP:
       return costs.StepNs(rank);
     default:
@@ -83,18 +83,25 @@ absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostMo
   return absl::OkStatus();
 }
 
+absl::StatusOr<JointDurations> JointDurationsOf(const v1::Plan& plan, const CostModel& costs) {
+  if (costs.has_gradient_buckets() && plan.programs_size() != costs.topology().ranks())
+    return absl::InvalidArgumentError("plan.programs: not those of the job's ranks");
+  JointDurations joint = {.reduce_ns = ReduceDurationsOf(plan, costs)};
+  if (costs.has_shares()) joint.reshards = ReshardDurationsOf(plan, costs.ReshardTimes());
+  return joint;
+}
+
 absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Batch& batch,
                                                   const CostModel& costs, int rank,
-                                                  const ReshardDurations& reshards) {
+                                                  const JointDurations& joint) {
   if (rank >= plan.programs_size() || plan.programs_size() != costs.topology().ranks())
     return absl::InvalidArgumentError(absl::StrCat("plan.programs: not those of the job with rank ", rank));
   const RankPlace place = costs.topology().PlaceOf(rank);
   PENSTOCK_ASSIGN_OR_RETURN(const PlanLayers layers,
                             PlanLayers::OfReplica(plan, batch, costs, place.replica));
-  const std::vector<int64_t> reduce_ns = ReduceDurationsOf(plan, costs);
   std::vector<int64_t> durations;
   for (const v1::Instruction& instruction : plan.programs(rank).instructions())
-    durations.push_back(OwnDuration(costs, layers, place, rank, instruction, reduce_ns, reshards));
+    durations.push_back(OwnDuration(costs, layers, place, rank, instruction, joint));
   return durations;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/compact/packed_plan.h"
 #include "penstock/v1/cost_profile.pb.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
@@ -60,9 +61,10 @@ class BatchPlanner {
   virtual bool devices_have_other_costs() const { return false; }
 
   // What the instructions of a rank take by this planner's costs, or by those of the devices where these are
-  // others, in a plan that was made with other ones; by number, nanoseconds. Programs of other ranks need no
-  // instructions. Possible errors: INVALID_ARGUMENT (not a plan of this job).
-  virtual absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
+  // others, in a plan that was made with other ones; by number, nanoseconds. Where passes hide some of what
+  // ranks do together, the first rank that is asked of takes as long as unpacking the whole plan. Possible
+  // errors: INVALID_ARGUMENT (not a plan of this job), INTERNAL (as of PackedPlan).
+  virtual absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const PackedPlan& plan,
                                                          uint32_t rank) const = 0;
 };
 

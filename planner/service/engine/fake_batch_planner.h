@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "common/sync/sync.h"
 #include "planner/service/engine/batch_planner.h"
 
@@ -83,9 +84,10 @@ class FakeBatchPlanner final : public BatchPlanner {
   bool devices_have_other_costs() const override { return job_.profile().name() == kWrongCosts; }
 
   // Seven nanoseconds each.
-  absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch&, const v1::Plan& plan,
+  absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch&, const PackedPlan& plan,
                                                  uint32_t rank) const override {
-    return std::vector<int64_t>(plan.programs(static_cast<int>(rank)).instructions_size(), 7);
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::Program program, plan.Program(static_cast<int>(rank)));
+    return std::vector<int64_t>(program.instructions_size(), 7);
   }
 
   std::vector<v1::Topology> Topologies() const override {

@@ -65,8 +65,7 @@ absl::StatusOr<std::vector<int64_t>> JobDelivery::ProfileDurations(const BatchPl
   const bool has_their_costs = plan.frame().profile_version() == record_.spec().profile().version() &&
                                !planner.devices_have_other_costs();
   if (!record_.spec().simulated() || has_their_costs) return std::vector<int64_t>();
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan of_rank, plan.PlanFor(static_cast<int>(rank)));
-  return planner.Durations(batch, of_rank, rank);
+  return planner.Durations(batch, plan, rank);
 }
 
 NewTopologies JobDelivery::NewTopologiesLocked(const PackedPlan& plan, const std::set<uint32_t>& told) const {

@@ -24,6 +24,7 @@
 #include "planner/core/strategies/strategy_specs.h"
 #include "planner/core/timeline/timeline_of_iterations.h"
 #include "planner/core/verify/check_plan.h"
+#include "planner/service/main/joint_durations_of_plans.h"
 
 namespace penstock {
 namespace {
@@ -54,20 +55,19 @@ class CoreBatchPlanner final : public BatchPlanner {
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->MakePlan(batch, run_tasks_, stop);
   }
-  absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
+  absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const PackedPlan& plan,
                                                  uint32_t rank) const override {
     const core::StrategyPlanner& of_durations = devices_ != nullptr ? *devices_ : *planner_;
-    PENSTOCK_ASSIGN_OR_RETURN(const core::MeshPlanners* const planners, of_durations.Of(plan));
-    const int mesh = core::MeshOfRank(plan, static_cast<int>(rank));
+    PENSTOCK_ASSIGN_OR_RETURN(const core::MeshPlanners* const planners, of_durations.Of(plan.frame()));
+    const int mesh = core::MeshOfRank(plan.frame(), static_cast<int>(rank));
     const core::Planner& planner = planners->planner(mesh);
     PENSTOCK_ASSIGN_OR_RETURN(const core::Batch samples, core::BatchFromProto(batch, planner.job()));
-    core::ReshardDurations reshards;
-    if (planner.costs().has_shares())
-      reshards = core::ReshardDurationsOf(plan, planner.costs().ReshardTimes());
+    PENSTOCK_ASSIGN_OR_RETURN(const JointDurationsPtr joint, joint_.Of(plan, mesh, planner.costs()));
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan of_rank, plan.PlanFor(static_cast<int>(rank)));
     if (planners->meshes() == 1)
-      return core::OwnDurations(plan, samples, planner.costs(), static_cast<int>(rank), reshards);
-    return core::OwnDurations(core::PlanOfMesh(plan, mesh), samples, planner.costs(),
-                              static_cast<int>(rank) - core::RangeOfMesh(plan, mesh).first_rank, reshards);
+      return core::OwnDurations(of_rank, samples, planner.costs(), static_cast<int>(rank), *joint);
+    return core::OwnDurations(core::PlanOfMesh(of_rank, mesh), samples, planner.costs(),
+                              static_cast<int>(rank) - core::RangeOfMesh(of_rank, mesh).first_rank, *joint);
   }
 
  private:
@@ -75,6 +75,7 @@ class CoreBatchPlanner final : public BatchPlanner {
   const std::unique_ptr<core::StrategyPlanner> devices_;
   const core::RunTasks run_tasks_;
   const double waiting_share_;
+  mutable JointDurationsOfPlans joint_;
 };
 
 // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.

@@ -44,7 +44,7 @@ class WatchedFactory final : public BatchPlannerFactory {
       started_->Notify();
       return planner_->MakePlan(batch, stop);
     }
-    absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
+    absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const PackedPlan& plan,
                                                    uint32_t rank) const override {
       return planner_->Durations(batch, plan, rank);
     }

@@ -71,9 +71,11 @@ TEST(ReplayTest, OwnDurationsAreThoseOfTheGivenCosts) {
     const auto plan = (*planner)->MakePlan(job.given.batch);
     const auto batch = BatchFromProto(job.given.batch, (*planner)->job());
     ASSERT_TRUE(plan.ok() && batch.ok()) << job.name;
+    const auto joint = JointDurationsOf(*plan, (*planner)->costs());
+    ASSERT_TRUE(joint.ok()) << job.name << joint.status();
     for (const v1::Program& program : plan->programs()) {
       const auto durations =
-          OwnDurations(*plan, *batch, (*planner)->costs(), static_cast<int>(program.rank()));
+          OwnDurations(*plan, *batch, (*planner)->costs(), static_cast<int>(program.rank()), *joint);
       ASSERT_TRUE(durations.ok()) << job.name << durations.status();
       ASSERT_EQ(durations->size(), static_cast<size_t>(program.instructions_size()));
       for (const v1::Instruction& instruction : program.instructions()) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/compact/packed_plan.h"
 #include "common/parallel/task_pool.h"
 #include "planner/core/planner.h"
 #include "planner/service/engine/engine.h"
@@ -129,8 +130,9 @@ TEST(CoreBackendTest, SimulatedDevicesTakeWhatTheirOwnProfileSays) {
   const auto plan = (*planner)->MakePlan(batch, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->content_hash(), HashOf(Request(0))) << "plans know nothing of it";
+  const PackedPlan packed(*plan);
   for (uint32_t rank = 0; rank < 8; ++rank) {
-    const auto durations = (*planner)->Durations(batch, *plan, rank);
+    const auto durations = (*planner)->Durations(batch, packed, rank);
     ASSERT_TRUE(durations.ok()) << durations.status();
     for (const v1::Instruction& instruction : plan->programs(static_cast<int>(rank)).instructions()) {
       if (instruction.op() != v1::OP_FORWARD) continue;
@@ -139,6 +141,48 @@ TEST(CoreBackendTest, SimulatedDevicesTakeWhatTheirOwnProfileSays) {
                   3 * static_cast<double>(instruction.expected_duration_ns()), 20);
     }
   }
+}
+
+// A stage of eight layers on each of four ranks that get samples of different lengths. An exchange goes on
+// beside all that they compute, over a link that takes about as long.
+v1::JobSpec JobOfUnevenPasses() {
+  v1::JobSpec job = core::GptJob(1, 4, v1::POLICY_PACKED);
+  job.set_simulated(true);
+  job.mutable_profile()->mutable_layers(0)->set_parameter_bytes(8e6);
+  v1::Cluster& cluster = *job.mutable_profile()->mutable_cluster();
+  cluster.set_exchange_overlap(1);
+  cluster.set_intra_node_bytes_per_second(1e10);
+  return job;
+}
+
+// Devices with the costs that the plan was made with take what it says.
+void ExpectPlannedDurations(const v1::JobSpec& job) {
+  const auto planner = CorePlannerFactory().Create(job, {}, {}, {});
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  const v1::Batch batch = core::MakeBatch({{0, 4000}, {0, 2000}, {0, 900}, {0, 100}});
+  const auto plan = (*planner)->MakePlan(batch, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const PackedPlan packed(*plan);
+  for (const v1::Program& program : plan->programs()) {
+    const auto durations = (*planner)->Durations(batch, packed, program.rank());
+    ASSERT_TRUE(durations.ok()) << durations.status();
+    for (const v1::Instruction& instruction : program.instructions()) {
+      EXPECT_EQ((*durations)[instruction.id()], instruction.expected_duration_ns())
+          << "rank " << program.rank() << ", " << instruction.ShortDebugString();
+    }
+  }
+}
+
+TEST(CoreBackendTest, WhatPassesHideOfSumsOfGradientsIsJudgedByThoseOfAllRanks) {
+  v1::JobSpec job = JobOfUnevenPasses();
+  job.mutable_planning()->set_gradient_bucket_bytes(1);
+  ExpectPlannedDurations(job);
+}
+
+TEST(CoreBackendTest, WhatPassesHideOfReshardsIsJudgedByThoseOfAllRanks) {
+  v1::JobSpec job = JobOfUnevenPasses();
+  job.mutable_planning()->set_parameter_shares(true);
+  ExpectPlannedDurations(job);
 }
 
 TEST(CoreBackendTest, OtherWorkersHaveNothingToDoWithIt) {
