@@ -18,6 +18,7 @@
 #include "planner/core/calibrate/link_factors.h"
 #include "planner/core/calibrate/measured_expert_load.h"
 #include "planner/core/calibrate/measured_noise.h"
+#include "planner/core/calibrate/measured_reshards.h"
 #include "planner/core/calibrate/revise_profile.h"
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
@@ -121,6 +122,7 @@ absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iter
     all.steps.insert(all.steps.end(), one.steps.begin(), one.steps.end());
     all.transfers.insert(all.transfers.end(), one.transfers.begin(), one.transfers.end());
     all.rings.insert(all.rings.end(), one.rings.begin(), one.rings.end());
+    all.reshards.insert(all.reshards.end(), one.reshards.begin(), one.reshards.end());
   }
   return all;
 }
@@ -209,7 +211,8 @@ absl::StatusOr<CostFactors> FactorsOf(const Job& job, const v1::CostProfile& bas
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
                             FitPasses(costs, base, job, in_effect, std::move(all.passes)));
   factors.slow_links = FindSlowLinks(all.transfers, all.rings, SlowLinksFromProto(in_effect));
-  factors.links = LinkFactors(all.transfers, all.rings, *factors.slow_links);
+  TakeSlownessOut(*factors.slow_links, costs.nodes(), &all.reshards);
+  factors.links = LinkFactors(all.transfers, all.rings, all.reshards, *factors.slow_links);
   factors.optimizer = OptimizerFactor(all.steps, factors.links, *factors.slow_links) / factors.all;
   return factors;
 }

@@ -33,16 +33,20 @@ double SlownessOf(const RingSteps& steps, const SlowLinks& slow) {
   return slowness;
 }
 
-Ratios RatiosOf(absl::Span<const MeasuredRing> rings, const SlowLinks& slow) {
+// With shares there are RESHARDs, without them rings.
+Ratios RatiosOf(absl::Span<const MeasuredRing> rings, absl::Span<const MeasuredReshard> reshards,
+                const SlowLinks& slow) {
   Ratios ratios;
+  for (const MeasuredReshard& reshard : reshards)
+    ratios[static_cast<size_t>(reshard.link)].push_back(reshard.ratio);
   for (const MeasuredRing& ring : rings)
     ratios[static_cast<size_t>(ring.link)].push_back(ring.ratio / SlownessOf(ring.steps, slow));
   return ratios;
 }
 
-std::optional<double> FactorOf(const std::vector<double>& transfers, const std::vector<double>& rings) {
+std::optional<double> FactorOf(const std::vector<double>& transfers, const std::vector<double>& collectives) {
   if (!transfers.empty()) return std::clamp(TransferRatio(transfers), 1 / kMostLinkFactor, kMostLinkFactor);
-  if (!rings.empty()) return std::clamp(TransferRatio(rings), 1.0, kMostLinkFactor);
+  if (!collectives.empty()) return std::clamp(TransferRatio(collectives), 1.0, kMostLinkFactor);
   return std::nullopt;
 }
 
@@ -50,12 +54,14 @@ std::optional<double> FactorOf(const std::vector<double>& transfers, const std::
 
 std::array<double, kLinks> LinkFactors(absl::Span<const MeasuredTransfer> transfers,
                                        absl::Span<const MeasuredRing> rings,
+                                       absl::Span<const MeasuredReshard> reshards,
                                        absl::Span<const SlowLink> slow) {
   const SlowLinks slow_links(slow);
   const Ratios of_transfers = RatiosOf(transfers, slow_links);
-  const Ratios of_rings = RatiosOf(rings, slow_links);
+  const Ratios of_collectives = RatiosOf(rings, reshards, slow_links);
   std::array<std::optional<double>, kLinks> known;
-  for (size_t link = 0; link < kLinks; ++link) known[link] = FactorOf(of_transfers[link], of_rings[link]);
+  for (size_t link = 0; link < kLinks; ++link)
+    known[link] = FactorOf(of_transfers[link], of_collectives[link]);
   std::array<double, kLinks> factors;
   for (size_t link = 0; link < kLinks; ++link)
     factors[link] = known[link].value_or(known[1 - link].value_or(1));

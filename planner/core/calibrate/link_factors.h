@@ -12,11 +12,14 @@ namespace penstock::core {
 
 // By Link, within a factor of 50. Slow links are taken to be as fast as the others of their kind.
 //
-// A kind that no transfer went over is measured by the sums of gradients over it; by those alone links are
-// never faster than the costs say: workers sum gradients beside the last pass, too, and report what is left.
+// A kind that no transfer went over is measured by the sums of gradients, or the RESHARDs, that went over it;
+// by those alone links are never faster than the costs say: workers have both go on beside passes, too, and
+// report what is left. `reshards`: as if no link were slow.
 // A kind that nothing went over is as much slower as the other one.
 std::array<double, kLinks> LinkFactors(absl::Span<const MeasuredTransfer> transfers,
-                                       absl::Span<const MeasuredRing> rings, absl::Span<const SlowLink> slow);
+                                       absl::Span<const MeasuredRing> rings,
+                                       absl::Span<const MeasuredReshard> reshards,
+                                       absl::Span<const SlowLink> slow);
 
 // Of the update in optimizer steps, by the median step; 1 without any. `links`: of LinkFactors, by which the
 // all-gather of parameters in a step takes longer.

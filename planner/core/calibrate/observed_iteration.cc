@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/calibrate/measured_reshards.h"
 #include "planner/core/calibrate/time_beside_passes.h"
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/micro_batch_shares.h"
@@ -14,9 +15,6 @@
 
 namespace penstock::core {
 namespace {
-
-// Shorter ones are noise: what is free by the costs has no ratio.
-constexpr int64_t kFreeNs = 1000;
 
 // What a context rank has of a micro-batch.
 struct OwnShare {
@@ -45,6 +43,7 @@ class Observer {
     for (auto& [stage, step] : steps_) measured_.steps.push_back(std::move(step));
     for (const auto& [which, transfer] : transfers_) measured_.transfers.push_back(transfer);
     for (auto& [which, ring] : rings_) measured_.rings.push_back(std::move(ring));
+    measured_.reshards = MeasuredReshards(iteration_, costs_, job_.world);
     for (auto& [where, parts] : split_) {
       if (parts.ready) measured_.passes.push_back(parts.whole);
     }

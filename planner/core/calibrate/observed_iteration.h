@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "planner/core/topology/link.h"
 
 namespace penstock::core {
+
+// What takes less by the costs is noise: what is free has no ratio.
+inline constexpr int64_t kFreeNs = 1000;
 
 // Nothing is owned. Reports of all ranks, in rank order.
 struct ObservedIteration {
@@ -48,6 +52,13 @@ struct MeasuredRing {
   double ratio = 0;
 };
 
+// What a RESHARD took over what the costs expect, of the rank that waited least for the others. All ranks
+// send to all others: it does not tell which link of this kind held it up.
+struct MeasuredReshard {
+  Link link = Link::kInsideNode;
+  double ratio = 0;
+};
+
 // An optimizer step, of the rank of its stage that waited least for the others, and what the costs expect: of
 // the update, above 0, and of the all-gather of parameters behind it where the optimizer's state is divided.
 struct MeasuredStep {
@@ -65,6 +76,7 @@ struct Measurements {
   std::vector<MeasuredStep> steps;
   std::vector<MeasuredTransfer> transfers;
   std::vector<MeasuredRing> rings;
+  std::vector<MeasuredReshard> reshards;
 };
 
 // Of stage groups of several ranks, passes of the rank alone that has most to do, without what they exchange

@@ -31,7 +31,9 @@ std::map<uint32_t, OuterPasses> OuterPassesOf(const v1::Program& program) {
   return of_stages;
 }
 
-StageOfRank PlaceOf(const v1::Program& program, uint32_t stage, const v1::Plan& plan) {
+}  // namespace
+
+StageOfRank StageOfRankIn(const v1::Program& program, uint32_t stage, const v1::Plan& plan) {
   const auto& layers =
       plan.meshes().empty()
           ? plan.layers_per_stage()
@@ -44,8 +46,6 @@ StageOfRank PlaceOf(const v1::Program& program, uint32_t stage, const v1::Plan& 
   return place;
 }
 
-}  // namespace
-
 ReshardDurations ReshardDurationsOf(const v1::Plan& plan, const ReshardTime& time) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   // `up_to_end`: with the last pass of all still to be taken off.
@@ -53,7 +53,7 @@ ReshardDurations ReshardDurationsOf(const v1::Plan& plan, const ReshardTime& tim
   int64_t end_ns = 0;
   for (const v1::Program& program : plan.programs()) {
     for (const auto& [stage, passes] : OuterPassesOf(program)) {
-      const StageOfRank place = PlaceOf(program, stage, plan);
+      const StageOfRank place = StageOfRankIn(program, stage, plan);
       const int64_t begin_ns = passes.first->expected_start_ns() - EndOf(program.instructions(0));
       from_begin = std::min(from_begin, static_cast<double>(begin_ns) +
                                             time.LeadNs(passes.first->expected_duration_ns(), place));

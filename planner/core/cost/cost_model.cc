@@ -440,7 +440,7 @@ ReshardTime CostModel::ReshardTimes() const {
 int64_t CostModel::ReshardNs() const {
   const int64_t others = ranks_of_world() - 1;
   if (others == 0) return 0;
-  return others * LinkNs(CeilDivide(ReshardBytes(), others), nodes_.OfWorld(0, static_cast<int>(others)));
+  return others * LinkNs(CeilDivide(ReshardBytes(), others), ReshardLink());
 }
 
 int64_t CostModel::WholeIterationNs(int position) const {

@@ -199,6 +199,8 @@ class CostModel {
   // the time, of which passes hide some of the gradients'.
   int64_t ReshardBytes() const { return Reshard().bytes; }
   int64_t ReshardNs() const;
+  // The kind of link that it is taken to go over, part by part: that between the first rank and the last one.
+  Link ReshardLink() const { return nodes_.OfWorld(0, ranks_of_world() - 1); }
   ReshardTime ReshardTimes() const;
   // What a position does for the iteration as a whole, beside passes and reductions: its steps; with shares
   // also what comes before all passes and behind them.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
+
 namespace penstock::core {
 
 // A stage among those of its rank: their layers, those of the stage, and those of the stages below it.
@@ -10,6 +12,14 @@ struct StageOfRank {
   int64_t layers_of_rank = 0;
   int64_t layers = 0;
   int64_t below = 0;
+};
+
+// The first pass of a rank on a stage, or the last one, and how long there is to it from the end of the
+// RESHARD, or from it to the end of the last one of all.
+struct PassBeside {
+  double apart_ns = 0;
+  int64_t pass_ns = 0;
+  StageOfRank stage;
 };
 
 // It goes in equal rounds, one after the other. Gradients go from the uppermost layer of each rank down, as
@@ -32,6 +42,10 @@ struct ReshardTime {
   int64_t LeftNs(double lead_ns) const;
   // The shortest that it can be.
   int64_t LeastLeftNs() const;
+
+  // How many times as long as `whole_ns`, which is above 0, all rounds take where these passes leave so much
+  // of them: LeftNs of the least of their leads, the other way round. Without passes nothing is hidden.
+  double FactorOf(double left_ns, absl::Span<const PassBeside> passes) const;
 };
 
 }  // namespace penstock::core

@@ -193,6 +193,53 @@ TEST(CalibrateTest, LinksInsideOfNodesAndBetweenThemAreToldApart) {
   }
 }
 
+// Replicas alone, with shares of parameters: nothing else goes over their link. Of several rounds passes hide
+// all but what they leave.
+TEST(CalibrateTest, LinksThatReshardsAloneGoOverAreMeasuredByThem) {
+  for (const double overlap : {0.0, 0.5, 1.0}) {
+    for (const bool between_nodes : {false, true}) {
+      v1::JobSpec job = GptJob(1, 4, v1::POLICY_DYNAMIC);
+      job.mutable_planning()->set_parameter_shares(true);
+      job.mutable_profile()->mutable_layers(0)->set_parameter_bytes(8e6);
+      v1::Cluster& cluster = *job.mutable_profile()->mutable_cluster();
+      cluster.set_exchange_overlap(overlap);
+      cluster.set_gpus_per_node(between_nodes ? 2 : 8);
+      cluster.set_intra_node_bytes_per_second(1e12);
+      cluster.set_inter_node_bytes_per_second(1e12);
+      CostFactors truth;
+      truth.all = 1.5;
+      truth.links.fill(7);
+      const Ran ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 6);
+      EXPECT_GT(ran.WorstError(job.profile()), 0.2);
+      const auto fitted = ran.Fit();
+      ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+      const v1::Cluster& found = (*fitted)->profile.cluster();
+      EXPECT_NEAR(between_nodes ? found.inter_node_bytes_per_second() : found.intra_node_bytes_per_second(),
+                  1e12 / 7, 0.02e12 / 7)
+          << "overlap " << overlap;
+      EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding) << "overlap " << overlap;
+    }
+  }
+}
+
+// As fast as they are said to be: passes that take longer are no slow link.
+TEST(CalibrateTest, ReshardsThatPassesHideMoreOfAreNoOtherLinks) {
+  v1::JobSpec job = GptJob(1, 4, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_parameter_shares(true);
+  job.mutable_profile()->mutable_layers(0)->set_parameter_bytes(8e6);
+  v1::Cluster& cluster = *job.mutable_profile()->mutable_cluster();
+  cluster.set_exchange_overlap(1);
+  cluster.set_intra_node_bytes_per_second(1e11);
+  for (const double factor : {0.6, 3.0}) {
+    CostFactors truth;
+    truth.all = factor;
+    const auto fitted =
+        Ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 6, /*noise=*/0.02).Fit();
+    ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+    EXPECT_NEAR((*fitted)->profile.cluster().intra_node_bytes_per_second(), 1e11, 0.03e11) << factor;
+  }
+}
+
 TEST(CalibrateTest, PartsOfABackwardPassWithClosedFormsOfTheirOwnAreFittedApart) {
   v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   job.mutable_planning()->set_schedule(v1::SCHEDULE_SPLIT_BACKWARD);

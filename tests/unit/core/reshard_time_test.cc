@@ -137,6 +137,33 @@ TEST(ReshardTimeTest, OfParametersIsThatOfRoundsForWhichNoLayerWaits) {
   }
 }
 
+// Random passes, of whatever ranks; links are slower or faster than was thought.
+TEST(ReshardTimeTest, HowLongAllRoundsTookFollowsFromWhatPassesLeftOfThem) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    Random random(seed);
+    const int64_t layers = random.Range(1, 12);
+    const ReshardTime time = {.whole_ns = 100'000 * random.Range(1, 30),
+                              .rounds = random.Range(1, static_cast<uint32_t>(layers)),
+                              .overlap = 0.25 * random.Range(0, 4)};
+    ReshardTime truth = time;
+    truth.whole_ns = time.whole_ns * random.Range(1, 40) / 10;
+    std::vector<PassBeside> passes(random.Range(0, 4));
+    double lead = passes.empty() ? 0 : std::numeric_limits<double>::infinity();
+    for (PassBeside& pass : passes) {
+      pass.stage.layers = random.Range(1, static_cast<uint32_t>(layers));
+      pass.stage.below = random.Range(0, static_cast<uint32_t>(layers - pass.stage.layers));
+      pass.stage.layers_of_rank = layers;
+      pass.apart_ns = 1000.0 * random.Range(0, 500);
+      pass.pass_ns = 1000 * random.Range(1, 3000);
+      lead = std::min(lead, pass.apart_ns + truth.LeadNs(pass.pass_ns, pass.stage));
+    }
+    EXPECT_NEAR(
+        time.FactorOf(static_cast<double>(truth.LeftNs(lead)), passes) * static_cast<double>(time.whole_ns),
+        static_cast<double>(truth.whole_ns), 20)
+        << "seed " << seed;
+  }
+}
+
 TEST(ReshardTimeTest, IsAllOfItWhereNothingGoesOnBesideComputing) {
   const ReshardTime time = {.whole_ns = 1000, .rounds = 10, .overlap = 0};
   EXPECT_EQ(time.LeftNs(500), 1000);
