@@ -214,9 +214,9 @@ std::string EffortName(v1::Effort effort) {
   return effort == v1::EFFORT_UNSPECIFIED ? "normal" : NameOf(EffortNames(), effort);
 }
 
-std::string GradientBucketMib(uint64_t bytes) {
-  return absl::StrFormat("%.12g", static_cast<double>(bytes) / kMib);
-}
+double MibOfBucket(uint64_t bytes) { return static_cast<double>(bytes) / kMib; }
+
+std::string GradientBucketMib(uint64_t bytes) { return absl::StrFormat("%.12g", MibOfBucket(bytes)); }
 
 absl::Status NameFlags(const absl::Status& status) {
   if (status.ok()) return status;

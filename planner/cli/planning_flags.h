@@ -73,7 +73,8 @@ std::string RecomputeName(v1::Recompute recompute);
 std::string LayoutName(v1::LayoutChoice layout);
 std::string EffortName(v1::Effort effort);
 
-// What --gradient-bucket-mib takes for so many bytes.
+// What --gradient-bucket-mib takes for so many bytes; and as it is written.
+double MibOfBucket(uint64_t bytes);
 std::string GradientBucketMib(uint64_t bytes);
 
 // The planner's errors name fields of the job; this says the flags that set them: "--pp" for

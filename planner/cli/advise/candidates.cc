@@ -139,6 +139,8 @@ v1::JobSpec MakeJob(const v1::JobSpec& base, const Candidate& candidate, v1::Eff
   planning.set_stage_split(candidate.stage_split);
   planning.set_schedule(candidate.schedule);
   planning.set_shard_optimizer_state(candidate.shard_optimizer_state);
+  if (candidate.gradient_bucket_bytes.has_value())
+    planning.set_gradient_bucket_bytes(*candidate.gradient_bucket_bytes);
   planning.set_effort(effort);
   return job;
 }

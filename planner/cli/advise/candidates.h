@@ -22,6 +22,8 @@ struct Candidate {
   v1::StageSplit stage_split = v1::STAGE_SPLIT_EVEN;
   v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
   bool shard_optimizer_state = false;
+  // Nothing: as the job has it that the candidate is of. None of MakeCandidates has a size of its own.
+  std::optional<uint64_t> gradient_bucket_bytes = {};
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };

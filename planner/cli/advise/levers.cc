@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/advise/bucket_sizes.h"
 #include "planner/cli/advise/candidates.h"
 #include "planner/cli/advise/present_way.h"
 #include "planner/cli/local_planning.h"
@@ -15,13 +16,6 @@
 
 namespace penstock::cli {
 namespace {
-
-// Sizes of gradients' buckets that are tried, and that of one bucket for all.
-constexpr uint64_t kMib = uint64_t{1} << 20;
-constexpr uint64_t kBucketBytes[] = {kMib, 4 * kMib, 16 * kMib, 64 * kMib, 256 * kMib};
-constexpr uint64_t kOneBucketBytes = kMib << 20;
-// Where the job names none (job.proto, PlanningOptions.gradient_bucket_bytes).
-constexpr uint64_t kUsualBucketBytes = 4 * kMib;
 
 // A choice of planning with its other values.
 template <typename Choice>
@@ -81,34 +75,14 @@ void AddSharding(const v1::JobSpec& job, std::vector<Lever>& levers) {
   lever.job.mutable_planning()->set_shard_optimizer_state(!now);
 }
 
-// What a rank sums at most: of all layers, in the type of the sums.
-double MostGradientBytes(const v1::JobSpec& job) {
-  const v1::ModelSpec& model = job.model();
-  double bytes = 2 * job.profile().embedding_parameter_bytes();
-  for (const v1::LayerCost& layer : job.profile().layers()) {
-    const uint32_t layers = layer.name() == "head"      ? 1
-                            : layer.name() == "encoder" ? model.encoder_layers()
-                            : layer.name() == "decoder" ? model.decoder_layers()
-                                                        : model.layers();
-    bytes += layers * layer.parameter_bytes();
-  }
-  return (model.dtype() == v1::DATA_TYPE_BFLOAT16 ? 2 : 1) * bytes / TensorRanks(job.mesh());
-}
-
-std::string BucketName(uint64_t bytes) {
-  return bytes == kOneBucketBytes ? "one" : absl::StrCat(GradientBucketMib(bytes), " MiB");
-}
-
 // Times of a job that names no size are those of sums behind the last passes, whatever workers do: it is
 // compared as if it named the size that they have.
 void AddGradientBuckets(const v1::JobSpec& job, std::vector<Lever>& levers) {
-  if (job.mesh().data() * ContextRanks(job.mesh()) == 1 || job.planning().parameter_shares()) return;
+  if (!SumsGradients(job)) return;
+  const uint64_t now = BucketBytesOf(job);
   v1::JobSpec before = job;
-  const uint64_t named = job.planning().gradient_bucket_bytes();
-  const uint64_t now = named == 0 ? kUsualBucketBytes : named;
   before.mutable_planning()->set_gradient_bucket_bytes(now);
-  const double most = MostGradientBytes(job);
-  const auto add = [&](uint64_t bytes) {
+  for (const uint64_t bytes : OtherBucketSizes(job)) {
     Lever& lever =
         levers.emplace_back(Lever{.name = "gradient buckets",
                                   .now = BucketName(now),
@@ -117,10 +91,7 @@ void AddGradientBuckets(const v1::JobSpec& job, std::vector<Lever>& levers) {
                                   .job = before,
                                   .before = before});
     lever.job.mutable_planning()->set_gradient_bucket_bytes(bytes);
-  };
-  for (const uint64_t bytes : kBucketBytes)
-    if (bytes != now && static_cast<double>(bytes) < most) add(bytes);
-  if (static_cast<double>(now) < most) add(kOneBucketBytes);
+  }
 }
 
 void AddMeshes(const v1::JobSpec& job, uint32_t global_batch, std::vector<Lever>& levers) {

@@ -31,7 +31,9 @@ bool IsSameWay(Candidate a, Candidate b) {
       way->stage_split = v1::STAGE_SPLIT_EVEN;
       way->schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
     }
-    if (way->data * way->context == 1) way->shard_optimizer_state = false;
+    if (way->data * way->context > 1) continue;
+    way->shard_optimizer_state = false;
+    way->gradient_bucket_bytes.reset();
   }
   return a == b;
 }
@@ -70,6 +72,8 @@ std::string SwitchFlags(const v1::JobSpec& present, const Candidate& candidate) 
   } else if (planning.shard_optimizer_state()) {
     absl::StrAppend(&flags, " --shard-optimizer-state=false");
   }
+  if (candidate.gradient_bucket_bytes.has_value())
+    absl::StrAppend(&flags, " --gradient-bucket-mib ", GradientBucketMib(*candidate.gradient_bucket_bytes));
   if (RecomputeName(planning.recompute()) != "auto") absl::StrAppend(&flags, " --recompute auto");
   if (LayoutName(planning.layout()) != "auto") absl::StrAppend(&flags, " --layout auto");
   return flags;

@@ -11,8 +11,8 @@ namespace penstock::cli {
 // What is not specified is the planner's default.
 Candidate PresentWay(const v1::JobSpec& job);
 
-// Whether they train the same: one stage has one split and one schedule, and state that nobody else has
-// cannot be divided.
+// Whether they train the same: one stage has one split and one schedule, and what nobody else has is neither
+// divided nor summed.
 bool IsSameWay(Candidate a, Candidate b);
 
 // Without stages that were given: those of another mesh are others.

@@ -1,14 +1,18 @@
 #include "planner/cli/advise/run_advice.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/advise/bucket_sizes.h"
 #include "planner/cli/advise/present_way.h"
 #include "planner/cli/advise/tournament.h"
 #include "planner/cli/local_planning.h"
@@ -17,6 +21,7 @@
 #include "planner/cli/profile_file.h"
 #include "planner/cli/units.h"
 #include "planner/core/contract/look_ahead.h"
+#include "planner/core/planner.h"
 
 namespace penstock::cli {
 namespace {
@@ -41,9 +46,48 @@ bool IsThere(const OtherWay& other, const std::vector<OtherWay>& others) {
   });
 }
 
+// What planning would choose by itself is given.
+bool IsFixed(const v1::JobSpec& job) {
+  return RecomputeName(job.planning().recompute()) != "auto" ||
+         LayoutName(job.planning().layout()) != "auto" || !job.planning().layers_per_stage().empty();
+}
+
+// Whether plans of some mesh know buckets.
+bool MayHideSums(const v1::JobSpec& job) {
+  return job.profile().cluster().exchange_overlap() > 0 && !job.planning().parameter_shares();
+}
+
+// For ways that are compared with buckets of the size that the run has, whether it names it or not.
+v1::JobSpec WithNamedBuckets(v1::JobSpec job) {
+  job.mutable_planning()->set_gradient_bucket_bytes(BucketBytesOf(job));
+  return job;
+}
+
+// Gives each of the ways the size of buckets with which it is planned to be the fastest.
+absl::Status GiveBuckets(const MeasuredRun& run, const v1::JobSpec& base,
+                         absl::Span<const v1::Topology> stages, TaskPool& pool,
+                         std::vector<OtherWay>& others) {
+  std::vector<absl::Status> statuses(others.size());
+  pool.Run(static_cast<int>(others.size()), [&](int i) {
+    OtherWay& other = others[static_cast<size_t>(i)];
+    const v1::JobSpec job = MakeJob(base, other.way, v1::EFFORT_NORMAL);
+    if (!SumsGradients(job)) return;
+    const auto fastest = FastestBuckets(job, stages[static_cast<size_t>(i)], run.batches, pool.AsFunction());
+    statuses[static_cast<size_t>(i)] = fastest.status();
+    if (!fastest.ok()) return;
+    other.way.gradient_bucket_bytes = fastest->has_value() ? (*fastest)->bytes : BucketBytesOf(job);
+    other.flags = SwitchFlags(run.job, other.way);
+    if (fastest->has_value()) other.planned_ms = MeanOfBatches((*fastest)->planned_ns, run);
+  });
+  for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
+  std::ranges::stable_sort(others, {}, &OtherWay::planned_ms);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const Candidate& present,
-                                                 const RunAdviceOptions& options) {
-  const v1::JobSpec base = WithFreeChoices(run.job);
+                                                 const RunAdviceOptions& options, TaskPool& pool) {
+  const bool buckets = options.buckets && MayHideSums(run.job);
+  const v1::JobSpec base = buckets ? WithNamedBuckets(WithFreeChoices(run.job)) : WithFreeChoices(run.job);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             MakeCandidates(base, static_cast<uint32_t>(RanksOf(base.mesh())),
                                            GlobalBatch(run), options.policies, options.given));
@@ -53,10 +97,9 @@ absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const C
                                                                           .threads = options.threads,
                                                                           .progress = options.progress}));
   // Then its own way with choices left free is another one.
-  const bool is_freer = RecomputeName(run.job.planning().recompute()) != "auto" ||
-                        LayoutName(run.job.planning().layout()) != "auto" ||
-                        !run.job.planning().layers_per_stage().empty();
+  const bool is_freer = IsFixed(run.job);
   std::vector<OtherWay> others;
+  std::vector<v1::Topology> stages;
   for (const Trial& trial : result.finalists) {
     if (!is_freer && IsSameWay(trial.candidate, present)) continue;
     if (others.size() == static_cast<size_t>(options.ways)) break;
@@ -64,9 +107,33 @@ absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const C
                       .planned_ms = MeanOfBatches(trial.makespan_ns, run),
                       .peak_memory_bytes = trial.peak_memory_bytes,
                       .flags = SwitchFlags(run.job, trial.candidate)};
-    if (!IsThere(other, others)) others.push_back(std::move(other));
+    if (IsThere(other, others)) continue;
+    others.push_back(std::move(other));
+    stages.push_back(trial.planner->topology());
   }
+  if (buckets) PENSTOCK_RETURN_IF_ERROR(GiveBuckets(run, base, stages, pool, others));
   return others;
+}
+
+// The present way with the fastest of buckets, and what it takes with those that it has.
+absl::Status ResizeBuckets(const MeasuredRun& run, TaskPool& pool, RunAdvice& advice) {
+  if (!SumsGradients(run.job)) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
+                            core::Planner::Create(run.job, core::Planner::Explain::kCauseAlone));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<SizedBuckets> fastest,
+                            FastestBuckets(run.job, planner->topology(), run.batches, pool.AsFunction()));
+  if (!fastest.has_value()) return absl::OkStatus();
+  // Simulated devices take what is planned, which is without buckets where no size is named.
+  const bool has_buckets = run.job.planning().gradient_bucket_bytes() > 0 || !run.job.simulated();
+  if (has_buckets) advice.planned_alike_ms = MeanOfBatches(fastest->before_ns, run);
+  const bool has_these = has_buckets && fastest->bytes == BucketBytesOf(run.job);
+  // On another way choices are left to planning.
+  if (has_these || IsFixed(run.job)) return absl::OkStatus();
+  OtherWay& resized = advice.resized.emplace(OtherWay{.way = advice.present, .flags = {}});
+  resized.way.gradient_bucket_bytes = fastest->bytes;
+  resized.planned_ms = MeanOfBatches(fastest->planned_ns, run);
+  resized.flags = SwitchFlags(run.job, resized.way);
+  return absl::OkStatus();
 }
 
 std::vector<LeverValue> LeversToValue(const MeasuredRun& run, const RunAdviceOptions& options) {
@@ -169,7 +236,9 @@ absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& given, const RunAdviceOpt
   const absl::StatusOr<int64_t> planned = PlannedNs(given.job, run.batches);
   if (!planned.ok()) return NameFlags(planned.status());
   advice.planned_ms = MeanOfBatches(*planned, run);
-  PENSTOCK_ASSIGN_OR_RETURN(advice.others, FindOthers(run, advice.present, options));
+  advice.planned_alike_ms = advice.planned_ms;
+  PENSTOCK_ASSIGN_OR_RETURN(advice.others, FindOthers(run, advice.present, options, pool));
+  if (options.buckets) PENSTOCK_RETURN_IF_ERROR(ResizeBuckets(given, pool, advice));
   if (options.levers) {
     PENSTOCK_ASSIGN_OR_RETURN(advice.levers, ValueLevers(given, options, advice.planned_ms, pool));
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,13 @@ struct RunAdvice {
   double planned_ms = 0;
   // Fastest first, without the present way.
   std::vector<OtherWay> others;
+  // Of RunAdviceOptions.buckets. The present way with gradients' buckets of the size that is planned to be
+  // the fastest, where it has others now: on workers that compute, a run that names no size has the usual
+  // one.
+  std::optional<OtherWay> resized = {};
+  // Of the run as it is, its buckets planned as those of other ways are. The same as planned_ms where they
+  // are planned so anyway, or are none.
+  double planned_alike_ms = 0;
   // The most gain first, what does not fit last.
   std::vector<LeverValue> levers;
 };
@@ -66,6 +74,9 @@ struct RunAdviceOptions {
   // Stages are chosen for the samples that the job names, as `penstock up` chooses them, and not for the
   // run's batches.
   bool own_typical_samples = false;
+  // Ways have the size of gradients' buckets with which they are planned to be the fastest, where passes hide
+  // any of them.
+  bool buckets = false;
   std::function<void(int round, size_t done, size_t all)> progress = [](int, size_t, size_t) {};
 };
 

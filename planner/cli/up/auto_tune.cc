@@ -9,6 +9,7 @@
 #include "common/median/median.h"
 #include "common/ratio/ratio.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/advise/bucket_sizes.h"
 #include "planner/cli/advise/present_way.h"
 #include "planner/cli/advise/run_advice.h"
 #include "planner/cli/planning_flags.h"
@@ -37,6 +38,7 @@ bool AreAlike(const TriedWay& a, const TriedWay& b) {
 }
 
 // The fastest `count` of the others; those that are like `present` or like one before them come last.
+// `present`: planned as the others are.
 std::vector<TriedWay> Distinct(const TriedWay& present, const std::vector<OtherWay>& others, size_t count) {
   std::vector<TriedWay> distinct, alike;
   for (const OtherWay& other : others) {
@@ -51,12 +53,30 @@ std::vector<TriedWay> Distinct(const TriedWay& present, const std::vector<OtherW
   return distinct;
 }
 
+// The present way with other buckets is another one; it comes before those that take as long.
+std::vector<OtherWay> OtherWays(const RunAdvice& advice) {
+  std::vector<OtherWay> others = advice.others;
+  if (advice.resized.has_value()) others.insert(others.begin(), *advice.resized);
+  std::ranges::stable_sort(others, {}, &OtherWay::planned_ms);
+  return others;
+}
+
+std::string DescribeBuckets(const Candidate& way) {
+  if (!way.gradient_bucket_bytes.has_value()) return "";
+  return absl::StrCat(", gradient buckets ", BucketName(*way.gradient_bucket_bytes));
+}
+
+std::string BucketFlag(const Candidate& way) {
+  if (!way.gradient_bucket_bytes.has_value()) return "";
+  return absl::StrCat(" --gradient-bucket-mib ", GradientBucketMib(*way.gradient_bucket_bytes));
+}
+
 nlohmann::ordered_json TrialJson(const TriedWay& tried) {
   nlohmann::ordered_json json = {
-      {"way",
-       absl::StrCat(MeshFlags(tried.way), " --policy ", PolicyName(tried.way.policy), " --stage-split ",
-                    StageSplitName(tried.way.stage_split), " --schedule ", ScheduleName(tried.way.schedule),
-                    tried.way.shard_optimizer_state ? " --shard-optimizer-state" : "")},
+      {"way", absl::StrCat(
+                  MeshFlags(tried.way), " --policy ", PolicyName(tried.way.policy), " --stage-split ",
+                  StageSplitName(tried.way.stage_split), " --schedule ", ScheduleName(tried.way.schedule),
+                  tried.way.shard_optimizer_state ? " --shard-optimizer-state" : "", BucketFlag(tried.way))},
       {"planned_ms", tried.planned_ms}};
   if (!tried.failure.empty()) json["failure"] = tried.failure;
   if (tried.iterations == 0) return json;
@@ -91,10 +111,11 @@ absl::Status AutoTune::Search(const MeasuredRun& run, int threads,
                                                                     .threads = threads,
                                                                     .levers = false,
                                                                     .own_typical_samples = true,
+                                                                    .buckets = true,
                                                                     .progress = progress}));
   tried_.push_back({.way = advice.present, .planned_ms = advice.planned_ms});
-  for (TriedWay& way : Distinct(tried_.front(), advice.others, options_.ways))
-    tried_.push_back(std::move(way));
+  const TriedWay alike = {.way = advice.present, .planned_ms = advice.planned_alike_ms};
+  for (TriedWay& way : Distinct(alike, OtherWays(advice), options_.ways)) tried_.push_back(std::move(way));
   return absl::OkStatus();
 }
 
@@ -145,8 +166,8 @@ std::string DescribeTrial(const TriedWay& tried) {
       tried.way.pipeline > 1 ? absl::StrCat(", schedule ", ScheduleName(tried.way.schedule), ", stage split ",
                                             StageSplitName(tried.way.stage_split))
                              : "",
-      tried.way.shard_optimizer_state ? ", divided optimizer state" : "", ": planned ",
-      Fixed(tried.planned_ms, 1), " ms");
+      tried.way.shard_optimizer_state ? ", divided optimizer state" : "", DescribeBuckets(tried.way),
+      ": planned ", Fixed(tried.planned_ms, 1), " ms");
   if (!tried.failure.empty()) return absl::StrCat(way, ", cannot be run: ", tried.failure);
   if (tried.iterations == 0) return way;
   return absl::StrCat(way, ", expected ", Fixed(tried.expected_ms(), 1), " ms (its ", tried.iterations,
@@ -161,6 +182,8 @@ UpOptions OnWay(const UpOptions& full, const Candidate& way) {
   options.planning.stage_split = way.stage_split;
   options.planning.schedule = way.schedule;
   options.planning.shard_optimizer_state = way.shard_optimizer_state;
+  if (way.gradient_bucket_bytes.has_value())
+    options.planning.gradient_bucket_mib = MibOfBucket(*way.gradient_bucket_bytes);
   options.planning.recompute = v1::RECOMPUTE_AUTO;
   options.planning.layout = v1::LAYOUT_CHOICE_AUTO;
   return options;
@@ -185,6 +208,8 @@ FlagValues FlagsOnWay(FlagValues flags, const Candidate& way) {
   flags["--stage-split"] = {StageSplitName(way.stage_split)};
   flags["--schedule"] = {ScheduleName(way.schedule)};
   flags["--shard-optimizer-state"] = {way.shard_optimizer_state ? "true" : "false"};
+  if (way.gradient_bucket_bytes.has_value())
+    flags["--gradient-bucket-mib"] = {GradientBucketMib(*way.gradient_bucket_bytes)};
   return flags;
 }
 

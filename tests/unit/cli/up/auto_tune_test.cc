@@ -95,6 +95,65 @@ TEST_F(AutoTuneTest, OfItsOwnWayTheLastIterationsCount) {
   EXPECT_NEAR(tune_.current().measured_by_planned, 2, 1e-6);
 }
 
+// Two replicas, whose sums of gradients over a slow link take longer than half of their passes.
+MeasuredRun RunWithSums(bool simulated, uint64_t bucket_bytes) {
+  MeasuredRun run = PaddedRunOf(1, 2);
+  run.job.set_simulated(simulated);
+  run.job.mutable_planning()->set_policy(v1::POLICY_DYNAMIC);
+  run.job.mutable_planning()->set_gradient_bucket_bytes(bucket_bytes);
+  run.job.mutable_profile()->mutable_layers(0)->set_parameter_bytes(8e6);
+  run.job.mutable_profile()->clear_optimizer_ns_per_parameter_byte();
+  v1::Cluster& cluster = *run.job.mutable_profile()->mutable_cluster();
+  cluster.set_exchange_overlap(1);
+  cluster.set_intra_node_bytes_per_second(1e12);
+  return run;
+}
+
+std::vector<TriedWay> Tried(const MeasuredRun& run, uint32_t ways) {
+  AutoTune tune({.ways = ways, .iterations = 6});
+  const absl::Status searched = tune.Search(run, 1, [](int, size_t, size_t) {});
+  EXPECT_TRUE(searched.ok()) << searched;
+  return tune.tried();
+}
+
+// Of the run's own way, with another size.
+const TriedWay* Resized(const std::vector<TriedWay>& tried) {
+  for (size_t i = 1; i < tried.size(); ++i) {
+    Candidate way = tried[i].way;
+    way.gradient_bucket_bytes.reset();
+    if (IsSameWay(way, tried.front().way)) return &tried[i];
+  }
+  return nullptr;
+}
+
+TEST(AutoTuneBucketsTest, WaysThatSumGradientsHaveTheSizeThatIsPlannedToBeTheFastest) {
+  const std::vector<TriedWay> tried = Tried(RunWithSums(/*simulated=*/false, 0), 9);
+  for (size_t i = 1; i < tried.size(); ++i) {
+    EXPECT_EQ(tried[i].way.gradient_bucket_bytes.has_value(), tried[i].way.data * tried[i].way.context > 1)
+        << DescribeTrial(tried[i]);
+  }
+  EXPECT_FALSE(tried.front().way.gradient_bucket_bytes.has_value()) << "as it was given";
+}
+
+TEST(AutoTuneBucketsTest, ItsOwnWayIsTriedWithOtherBucketsWhetherItNamesASizeOrNot) {
+  for (const uint64_t named : {uint64_t{0}, uint64_t{1} << 40}) {
+    const std::vector<TriedWay> tried = Tried(RunWithSums(/*simulated=*/true, named), 3);
+    const TriedWay* const resized = Resized(tried);
+    ASSERT_NE(resized, nullptr) << named;
+    EXPECT_LT(resized->planned_ms, 0.95 * tried.front().planned_ms);
+    EXPECT_THAT(DescribeTrial(*resized), HasSubstr(", gradient buckets "));
+  }
+}
+
+// Workers that compute sum in buckets of 4 MiB anyway.
+TEST(AutoTuneBucketsTest, TheSizeThatARunHasAlreadyIsNotTriedAgain) {
+  MeasuredRun run = RunWithSums(/*simulated=*/false, 0);
+  const TriedWay* const other = Resized(Tried(run, 9));
+  EXPECT_TRUE(other == nullptr || other->way.gradient_bucket_bytes != uint64_t{4} << 20);
+  for (const TriedWay& named : Tried(RunWithSums(/*simulated=*/true, uint64_t{4} << 20), 9))
+    EXPECT_FALSE(IsSameWay(named.way, {.data = 2, .gradient_bucket_bytes = uint64_t{4} << 20}));
+}
+
 TEST(AutoTuneLengthTest, OneIterationIsLeftForTheWinner) {
   // 6 + 8 until costs are fitted, and twice 6.
   EXPECT_TRUE(AutoTune::CheckLength(kOptions, /*fixed_costs=*/false, 10, 37).ok());
@@ -112,6 +171,15 @@ TEST(AutoTuneFlagsTest, AreThoseOfTheWinnerWithoutASearch) {
   EXPECT_EQ(flags.at("--pp"), std::vector<std::string>{"1"});
   EXPECT_EQ(flags.at("--policy"), std::vector<std::string>{"packed"});
   EXPECT_EQ(flags.at("--lr"), std::vector<std::string>{"0.1"});
+}
+
+TEST(AutoTuneFlagsTest, NameTheBucketsOfTheWinner) {
+  const Candidate way = {.data = 2, .gradient_bucket_bytes = uint64_t{16} << 20};
+  EXPECT_EQ(FlagsOnWay({}, way).at("--gradient-bucket-mib"), std::vector<std::string>{"16"});
+  UpOptions full;
+  full.planning.gradient_bucket_mib = 2;
+  EXPECT_EQ(OnWay(full, way).planning.gradient_bucket_mib, 16);
+  EXPECT_EQ(OnWay(full, {.data = 2}).planning.gradient_bucket_mib, 2) << "as the run has it";
 }
 
 TEST(AutoTuneFlagsTest, OptionsOnAnotherWayKeepTheRest) {
