@@ -27,7 +27,6 @@
 // small ones alone.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,11 +36,9 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/sync/sync.h"
 #include "planner/service/engine/clock.h"
