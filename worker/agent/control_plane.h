@@ -49,6 +49,8 @@ struct MeasuredInstruction {
   // Nanoseconds since the start of the iteration.
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
+  // See v1::MeasuredInstruction.
+  std::optional<int64_t> exchange_ns = {};
 };
 
 // Units as in TaskLoss.

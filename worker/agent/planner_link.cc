@@ -70,6 +70,7 @@ void AddInstructions(const std::vector<MeasuredInstruction>& instructions, Repor
     instruction->set_id(measured.id);
     instruction->set_start_ns(measured.start_ns);
     instruction->set_duration_ns(measured.duration_ns);
+    if (measured.exchange_ns.has_value()) instruction->set_exchange_ns(*measured.exchange_ns);
   }
 }
 

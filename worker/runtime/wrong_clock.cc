@@ -45,6 +45,8 @@ void WrongClock::Read(uint64_t iteration, IterationResult* result) {
     const int64_t end_ns = since_start(measured.start_ns + measured.duration_ns);
     measured.start_ns = since_start(measured.start_ns);
     measured.duration_ns = end_ns - measured.start_ns;
+    if (measured.exchange_ns.has_value())
+      measured.exchange_ns = std::min(*measured.exchange_ns, measured.duration_ns);
   }
   result->duration_ns = since_start(result->duration_ns);
 }

@@ -167,6 +167,9 @@ absl::Status ValidateInstructions(
   for (int i = 0; i < measured.size(); ++i) {
     if (measured[i].start_ns() < 0) return Invalid(of, "instructions[", i, "].start_ns is negative");
     if (measured[i].duration_ns() < 0) return Invalid(of, "instructions[", i, "].duration_ns is negative");
+    if (measured[i].exchange_ns() < 0 || measured[i].exchange_ns() > measured[i].duration_ns())
+      return Invalid(of, "instructions[", i, "].exchange_ns is ", measured[i].exchange_ns(),
+                     ": at least 0, at most its duration_ns, ", measured[i].duration_ns());
   }
   return absl::OkStatus();
 }

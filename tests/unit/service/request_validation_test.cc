@@ -210,6 +210,24 @@ TEST(RequestValidationTest, TimesAreNotNegative) {
   EXPECT_THAT(Validate(report), Fails(kInvalid, "instructions[1].duration_ns is negative"));
 }
 
+TEST(RequestValidationTest, ARankWaitsForItsGroupForNoLongerThanItsPassTakes) {
+  auto report = MakeReport(0, 0);
+  v1::MeasuredInstruction& pass = *report.mutable_instructions(1);
+  pass.set_duration_ns(70);
+  for (const int64_t waited : {0, 70}) {
+    pass.set_exchange_ns(waited);
+    EXPECT_TRUE(Validate(report).ok()) << Validate(report);
+  }
+  for (const int64_t waited : {-1, 71}) {
+    pass.set_exchange_ns(waited);
+    EXPECT_THAT(Validate(report), Fails(kInvalid, absl::StrCat("instructions[1].exchange_ns is ", waited,
+                                                               ": at least 0, at most its duration_ns, 70")));
+  }
+  auto validated = MakeReport(0, 0);
+  validated.mutable_validation()->add_instructions()->set_exchange_ns(1);
+  EXPECT_THAT(Validate(validated), Fails(kInvalid, "validation.instructions[0].exchange_ns is 1"));
+}
+
 TEST(RequestValidationTest, AValidationIsABatchOfTheSameIterationWithoutOneItself) {
   v1::SubmitBatchesRequest request = MakeSubmission("job", 5, 6);
   v1::Batch& validation = *request.mutable_batches(0)->mutable_validation();

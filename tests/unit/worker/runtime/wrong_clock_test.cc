@@ -32,6 +32,17 @@ TEST(WrongClockTest, IsAheadFromTheFirstIterationOnAndGains) {
   EXPECT_EQ(later.instructions[0].duration_ns, kSecond + 100'000);
 }
 
+TEST(WrongClockTest, ARankWaitsInsideAPassForNoLongerThanItTakes) {
+  WrongClock clock({{.rank = 1, .seconds = 0, .drift_ppm = -100}}, 1);
+  IterationResult result = Measured(0);
+  result.instructions[0].exchange_ns = kSecond;
+  result.instructions[1].exchange_ns = 7;
+  clock.Read(0, &result);
+  EXPECT_EQ(result.instructions[0].exchange_ns, kSecond - 100'000);
+  EXPECT_EQ(result.instructions[0].exchange_ns, result.instructions[0].duration_ns);
+  EXPECT_EQ(result.instructions[1].exchange_ns, 7);
+}
+
 TEST(WrongClockTest, OfOtherRanksIsRight) {
   WrongClock clock({{.rank = 1, .seconds = 1, .drift_ppm = 100}}, 0);
   IterationResult result = Measured(5);
