@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -119,6 +120,7 @@ absl::StatusOr<Measurements> MeasuredIn(absl::Span<const ObservedIteration> iter
     for (MeasuredPass& pass : one.passes) pass.iteration = number;
     ++number;
     all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
+    all.rank_passes.insert(all.rank_passes.end(), one.rank_passes.begin(), one.rank_passes.end());
     all.steps.insert(all.steps.end(), one.steps.begin(), one.steps.end());
     all.transfers.insert(all.transfers.end(), one.transfers.begin(), one.transfers.end());
     all.rings.insert(all.rings.end(), one.rings.begin(), one.rings.end());
@@ -158,34 +160,63 @@ double HostShare(absl::Span<const MeasuredPass> passes) {
   return all_ns > 0 ? host_ns / all_ns : 0;
 }
 
-// The costs of passes, who is slow, and how noisy all are. A fit to all ranks lies between the slow and the
-// others: passes are fitted again as they would have been on ranks that are not slow. `costs`: what `base`
-// says.
-absl::StatusOr<CostFactors> FitPasses(const CostModel& costs, const v1::CostProfile& base, const Job& job,
-                                      const v1::CostProfile& in_effect, std::vector<MeasuredPass> passes) {
-  const std::vector<SlowRank> before = SlowRanksFromProto(in_effect);
-  std::vector<SlowRank> slow;
-  CostFactors factors;
-  double usual_over_fitted = 1;
-  for (int round = 0; round < kSlowRankRounds; ++round) {
-    std::vector<MeasuredPass> usual = passes;
-    TakeSlownessOut(slow, job.topology, &usual);
-    factors = FitCosts(costs, usual);
-    PENSTOCK_ASSIGN_OR_RETURN(Profile fitted, ProfileFromProto(ReviseProfile(base, job.architecture, factors),
-                                                               job.architecture, job.windows));
-    const CostModel fitted_costs(std::move(fitted), job);
-    std::vector<SlowRank> found = FindSlowRanks(fitted_costs, passes, before, /*peers_alone=*/round == 0);
-    factors.pass_noise = MeasuredNoise(fitted_costs, passes).value_or(in_effect.pass_noise());
-    usual_over_fitted = MeasuredOverForetold(fitted_costs, usual);
-    const bool settled = round > 0 && LargestChange(slow, found) < kSettled;
-    slow = std::move(found);
-    if (settled) break;
+// Costs are fitted to what groups took, which is what plans are made of. Who is slow is told of what ranks
+// computed, by costs of their own: those of groups have what their exchanges took beyond what is planned.
+class PassFit {
+ public:
+  // `costs`: what `base` says. All must outlive this.
+  PassFit(const CostModel& costs, const v1::CostProfile& base, const Job& job)
+      : costs_(costs), base_(base), job_(job) {}
+
+  // A fit to all ranks lies between the slow and the others: passes are fitted again as they would have been
+  // on ranks that are not slow.
+  absl::StatusOr<CostFactors> Run(const v1::CostProfile& in_effect, const Measurements& measured) const {
+    const std::vector<SlowRank> before = SlowRanksFromProto(in_effect);
+    const PassesOf tell = measured.rank_passes.empty() ? PassesOf::kGroups : PassesOf::kRanks;
+    std::vector<SlowRank> slow;
+    CostFactors factors;
+    for (int round = 0; round < kSlowRankRounds; ++round) {
+      PENSTOCK_ASSIGN_OR_RETURN(const Fitted groups, Fit(PassesOf::kGroups, measured.passes, slow));
+      factors = groups.factors;
+      factors.pass_noise = MeasuredNoise(*groups.costs, measured.passes).value_or(in_effect.pass_noise());
+      std::vector<SlowRank> found;
+      if (tell == PassesOf::kGroups) {
+        found = FindSlowRanks(*groups.costs, tell, measured.passes, before, /*peers_alone=*/round == 0);
+      } else {
+        PENSTOCK_ASSIGN_OR_RETURN(const Fitted ranks, Fit(tell, measured.rank_passes, slow));
+        found = FindSlowRanks(*ranks.costs, tell, measured.rank_passes, before, /*peers_alone=*/round == 0);
+      }
+      const bool settled = round > 0 && LargestChange(slow, found) < kSettled;
+      slow = std::move(found);
+      if (settled) break;
+    }
+    factors.slow_ranks = std::move(slow);
+    factors.host_share = HostShare(measured.passes);
+    return factors;
   }
-  factors.slow_ranks = std::move(slow);
-  factors.all = usual_over_fitted;
-  factors.host_share = HostShare(passes);
-  return factors;
-}
+
+ private:
+  struct Fitted {
+    CostFactors factors;
+    std::unique_ptr<const CostModel> costs;
+  };
+
+  absl::StatusOr<Fitted> Fit(PassesOf of, std::vector<MeasuredPass> passes,
+                             absl::Span<const SlowRank> slow) const {
+    TakeSlownessOut(slow, job_.topology, of, &passes);
+    CostFactors factors = FitCosts(costs_, passes);
+    PENSTOCK_ASSIGN_OR_RETURN(
+        Profile fitted,
+        ProfileFromProto(ReviseProfile(base_, job_.architecture, factors), job_.architecture, job_.windows));
+    auto costs = std::make_unique<const CostModel>(std::move(fitted), job_);
+    factors.all = MeasuredOverForetold(*costs, passes);
+    return Fitted{.factors = std::move(factors), .costs = std::move(costs)};
+  }
+
+  const CostModel& costs_;
+  const v1::CostProfile& base_;
+  const Job& job_;
+};
 
 // The profile that the job was registered with, and what has been measured of its routers since: what passes
 // are fitted to, which the fullest rank makes longer.
@@ -208,8 +239,7 @@ absl::StatusOr<CostFactors> FactorsOf(const Job& job, const v1::CostProfile& bas
   const CostModel costs(std::move(of_base), job);
   PENSTOCK_ASSIGN_OR_RETURN(Measurements all,
                             MeasuredIn(iterations, costs, CostModel(std::move(of_effect), job), job));
-  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
-                            FitPasses(costs, base, job, in_effect, std::move(all.passes)));
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, PassFit(costs, base, job).Run(in_effect, all));
   factors.slow_links = FindSlowLinks(all.transfers, all.rings, SlowLinksFromProto(in_effect));
   TakeSlownessOut(*factors.slow_links, costs.nodes(), &all.reshards);
   factors.links = LinkFactors(all.transfers, all.rings, all.reshards, *factors.slow_links);

@@ -41,21 +41,20 @@ double WeightedMedian(std::vector<Ratio> ratios) {
   return 0;
 }
 
-// What a rank of each position takes that is not slow, of the medians of groups by their first ranks; 0:
+// What a rank of each position takes that is not slow, of the medians of ranks, 0 of those that have none; 0:
 // unknown. Ranks are compared with those of the same position, which run the same layers, and a position with
 // all others where it is far off.
 std::vector<double> UsualOfPositions(const Topology& topology, const std::vector<double>& medians,
                                      bool peers_alone) {
-  std::vector<double> usual;
-  for (int position = 0; position < topology.shape().positions; ++position) {
-    std::vector<double> peers;
-    for (int replica = 0; replica < topology.replicas(); ++replica) {
-      const double median = medians[topology.RankAt(replica, position)];
-      if (median > 0) peers.push_back(median);
-    }
-    usual.push_back(LowerMedian(peers));
+  std::vector<std::vector<double>> peers(topology.shape().positions);
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    if (medians[rank] > 0) peers[topology.PlaceOf(rank).position].push_back(medians[rank]);
   }
-  if (peers_alone && topology.replicas() > 1) return usual;
+  const bool have_peers =
+      topology.replicas() > 1 || std::ranges::any_of(peers, [](const auto& of) { return of.size() > 1; });
+  std::vector<double> usual;
+  for (std::vector<double>& of_position : peers) usual.push_back(LowerMedian(of_position));
+  if (peers_alone && have_peers) return usual;
   std::vector<double> known;
   std::copy_if(usual.begin(), usual.end(), std::back_inserter(known), [](double value) { return value > 0; });
   // Where there are two groups, the slower one is the slow one.
@@ -68,17 +67,18 @@ std::vector<double> UsualOfPositions(const Topology& topology, const std::vector
 
 }  // namespace
 
-std::vector<SlowRank> FindSlowRanks(const CostModel& costs, absl::Span<const MeasuredPass> passes,
-                                    absl::Span<const SlowRank> before, bool peers_alone) {
+std::vector<SlowRank> FindSlowRanks(const CostModel& costs, PassesOf of,
+                                    absl::Span<const MeasuredPass> passes, absl::Span<const SlowRank> before,
+                                    bool peers_alone) {
   const Topology& topology = costs.topology();
-  // By the first rank of the group.
   std::vector<std::vector<Ratio>> ratios(topology.ranks());
   for (const MeasuredPass& pass : passes) {
     if (pass.rank < 0) continue;
     const double foretold = ForetoldNs(costs, pass);
     if (foretold <= 0) continue;
     const RankPlace place = topology.PlaceOf(pass.rank);
-    ratios[topology.RankAt(place.replica, place.position)].push_back({pass.duration_ns / foretold, foretold});
+    const int rank = of == PassesOf::kRanks ? pass.rank : topology.RankAt(place.replica, place.position);
+    ratios[rank].push_back({pass.duration_ns / foretold, foretold});
   }
   std::vector<double> medians(ratios.size(), 0);
   for (size_t rank = 0; rank < ratios.size(); ++rank) {
@@ -106,13 +106,16 @@ double LargestChange(absl::Span<const SlowRank> before, absl::Span<const SlowRan
   return largest;
 }
 
-void TakeSlownessOut(absl::Span<const SlowRank> slow, const Topology& topology,
+void TakeSlownessOut(absl::Span<const SlowRank> slow, const Topology& topology, PassesOf of,
                      std::vector<MeasuredPass>* passes) {
   const SlowGroups groups(slow, topology);
+  std::vector<double> of_ranks(topology.ranks(), 1);
+  for (const SlowRank& one : slow) of_ranks[one.rank] = one.factor;
   for (MeasuredPass& pass : *passes) {
     if (pass.rank < 0) continue;
     const RankPlace place = topology.PlaceOf(pass.rank);
-    pass.duration_ns /= groups.FactorOf(place.replica, place.position);
+    pass.duration_ns /=
+        of == PassesOf::kRanks ? of_ranks[pass.rank] : groups.FactorOf(place.replica, place.position);
   }
 }
 

@@ -16,6 +16,14 @@ enum class MeasuredKind : uint8_t {
   kBackwardWeight,
 };
 
+// Ranks of a stage group wait for each other inside passes.
+enum class PassesOf : uint8_t {
+  // What groups of ranks took.
+  kGroups,
+  // What each rank computed, without its waiting.
+  kRanks,
+};
+
 struct MeasuredPass {
   MeasuredKind kind = MeasuredKind::kForward;
   // -1: nobody says which.

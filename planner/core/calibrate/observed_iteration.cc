@@ -27,6 +27,54 @@ struct OwnShare {
   }
 };
 
+// Passes, of which those that were run in two parts are put together.
+class PassCollector {
+ public:
+  void Add(v1::Op op, uint32_t micro_batch, const MeasuredPass& pass, double beside_ns) {
+    if (op == v1::OP_FORWARD || op == v1::OP_BACKWARD) {
+      passes_.push_back(pass);
+      return;
+    }
+    AddPart(op == v1::OP_BACKWARD_WEIGHT, micro_batch, pass, beside_ns);
+  }
+
+  std::vector<MeasuredPass> Take() {
+    for (auto& [where, parts] : split_) {
+      if (parts.ready) passes_.push_back(parts.whole);
+    }
+    return std::move(passes_);
+  }
+
+ private:
+  // A backward pass that was run in two parts.
+  struct SplitPass {
+    MeasuredPass whole;
+    int parts = 0;
+    bool ready = false;
+  };
+
+  // `beside_ns`, of BACKWARD_WEIGHT: products for weights that the pass before made beside exchanges.
+  void AddPart(bool weight, uint32_t micro_batch, MeasuredPass pass, double beside_ns) {
+    SplitPass& split = split_[{pass.rank, pass.stage, micro_batch}];
+    const MeasuredPass before = split.whole;
+    if (weight) {
+      MeasuredPass whole = pass;
+      whole.kind = MeasuredKind::kBackwardWeight;
+      whole.duration_ns += beside_ns;
+      passes_.push_back(whole);
+    }
+    pass.kind = MeasuredKind::kBackward;
+    pass.duration_ns += before.duration_ns;
+    pass.host_ns += before.host_ns;
+    split.whole = pass;
+    split.ready = ++split.parts == 2;
+  }
+
+  std::vector<MeasuredPass> passes_;
+  // By rank, stage and micro-batch.
+  std::map<std::tuple<int, int, uint32_t>, SplitPass> split_;
+};
+
 class Observer {
  public:
   Observer(const ObservedIteration& iteration, const CostModel& costs, const CostModel& in_effect,
@@ -44,20 +92,12 @@ class Observer {
     for (const auto& [which, transfer] : transfers_) measured_.transfers.push_back(transfer);
     for (auto& [which, ring] : rings_) measured_.rings.push_back(std::move(ring));
     measured_.reshards = MeasuredReshards(iteration_, costs_, job_.world);
-    for (auto& [where, parts] : split_) {
-      if (parts.ready) measured_.passes.push_back(parts.whole);
-    }
+    measured_.passes = of_groups_.Take();
+    measured_.rank_passes = of_ranks_.Take();
     return std::move(measured_);
   }
 
  private:
-  // A backward pass that was run in two parts.
-  struct SplitPass {
-    MeasuredPass whole;
-    int parts = 0;
-    bool ready = false;
-  };
-
   absl::Status ReadShares() {
     for (const v1::Replica& replica : iteration_.plan->replicas()) {
       auto& of_replica = shares_.emplace_back();
@@ -87,20 +127,21 @@ class Observer {
     const std::map<uint32_t, int64_t> host_ns = TimeBesidePasses(program, report);
     for (const v1::MeasuredInstruction& measured : report.instructions()) {
       const auto beside = host_ns.find(measured.id());
-      Read(program, program.instructions(static_cast<int>(measured.id())), measured.duration_ns(),
+      Read(program, program.instructions(static_cast<int>(measured.id())), measured,
            beside != host_ns.end() ? beside->second : 0);
     }
     return absl::OkStatus();
   }
 
-  void Read(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns,
-            int64_t host_ns) {
+  void Read(const v1::Program& program, const v1::Instruction& instruction,
+            const v1::MeasuredInstruction& measured, int64_t host_ns) {
+    const int64_t measured_ns = measured.duration_ns();
     switch (instruction.op()) {
       case v1::OP_FORWARD:
       case v1::OP_BACKWARD:
       case v1::OP_BACKWARD_INPUT:
       case v1::OP_BACKWARD_WEIGHT:
-        ReadPass(program, instruction, measured_ns, host_ns);
+        ReadPass(program, instruction, measured, host_ns);
         break;
       case v1::OP_OPTIMIZER_STEP:
         ReadOptimizer(program, instruction, measured_ns);
@@ -180,36 +221,40 @@ class Observer {
     return ring;
   }
 
-  void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns,
-                int64_t host_ns) {
-    // The others wait for the one that has most to do.
-    if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns())
-      return;
+  void ReadPass(const v1::Program& program, const v1::Instruction& instruction,
+                const v1::MeasuredInstruction& measured, int64_t host_ns) {
     if (program.replica() >= shares_.size() || instruction.micro_batch() >= shares_[program.replica()].size())
       return;
+    const GroupShape& group = costs_.group();
+    const bool says_waits = group.ranks() > 1 && measured.has_exchange_ns() && !group.divides_experts();
+    // The others wait for the one that has most to do.
+    const bool waits =
+        group.ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns();
+    if (waits && !says_waits) return;
     const auto rank = static_cast<int>(program.rank());
     MeasuredPass pass;
     pass.rank = rank;
     pass.stage = static_cast<int>(instruction.stage());
+    pass.kind = instruction.op() == v1::OP_FORWARD ? MeasuredKind::kForward : MeasuredKind::kBackward;
     const SharesInParts& shares = shares_[program.replica()][instruction.micro_batch()];
     const auto context = static_cast<size_t>(costs_.topology().PlaceOf(rank).context);
     const OwnShare share = {shares.whole[context], shares.parts[context], shares.whole_backward};
     pass.sums = share.whole.sums;
     pass.recompute = RecomputeOf(program, instruction);
-    const v1::PassExchange& exchange = instruction.exchange();
-    const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns() +
-                              ExposedRowsNs(instruction, share, pass.recompute);
-    pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1)) *
-                       WholeOverParts(instruction, share, pass.recompute);
+    const double whole = WholeOverParts(instruction, share, pass.recompute);
+    const double beside_ns = instruction.op() == v1::OP_BACKWARD_WEIGHT ? BesideNs(pass.stage, share) : 0;
+    const auto add = [&](int64_t waited_ns, PassCollector& to) {
+      pass.duration_ns =
+          static_cast<double>(std::max<int64_t>(measured.duration_ns() - waited_ns, 1)) * whole + pass.host_ns;
+      to.Add(instruction.op(), instruction.micro_batch(), pass, beside_ns);
+    };
+    if (says_waits) add(measured.exchange_ns(), of_ranks_);
+    if (waits) return;
     pass.host_ns = static_cast<double>(host_ns);
-    pass.duration_ns += pass.host_ns;
-    if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
-      pass.kind = instruction.op() == v1::OP_FORWARD ? MeasuredKind::kForward : MeasuredKind::kBackward;
-      measured_.passes.push_back(pass);
-      return;
-    }
-    const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
-    AddSplit(rank, instruction, pass, weight ? BesideNs(pass.stage, share) : 0);
+    const v1::PassExchange& exchange = instruction.exchange();
+    add(exchange.tensor_ns() + exchange.context_exposed_ns() +
+            ExposedRowsNs(instruction, share, pass.recompute),
+        of_groups_);
   }
 
   // What a pass waits for rows of experts: by the plan of a router that was more or less even, it may be much
@@ -243,24 +288,6 @@ class Observer {
     return computed(in_parts) > 0 ? computed(whole) / computed(in_parts) : 1;
   }
 
-  // `beside_ns`, of BACKWARD_WEIGHT: products for weights that the pass before made beside exchanges.
-  void AddSplit(int rank, const v1::Instruction& instruction, MeasuredPass pass, double beside_ns) {
-    const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
-    SplitPass& split = split_[{rank, instruction.stage(), instruction.micro_batch()}];
-    const MeasuredPass before = split.whole;
-    if (weight) {
-      MeasuredPass whole = pass;
-      whole.kind = MeasuredKind::kBackwardWeight;
-      whole.duration_ns += beside_ns;
-      measured_.passes.push_back(whole);
-    }
-    pass.kind = MeasuredKind::kBackward;
-    pass.duration_ns += before.duration_ns;
-    pass.host_ns += before.host_ns;
-    split.whole = pass;
-    split.ready = ++split.parts == 2;
-  }
-
   double BesideNs(int stage, const OwnShare& share) const {
     LayerCosts layers;
     if (!costs_.group().divides_experts() || !share.Layers(costs_, &layers)) return 0;
@@ -290,8 +317,8 @@ class Observer {
   std::map<std::tuple<int, int, uint32_t>, MeasuredTransfer> transfers_;
   // By stage and tensor rank.
   std::map<std::pair<int, int>, MeasuredRing> rings_;
-  // By rank, stage and micro-batch.
-  std::map<std::tuple<int, uint32_t, uint32_t>, SplitPass> split_;
+  PassCollector of_groups_;
+  PassCollector of_ranks_;
 };
 
 }  // namespace

@@ -71,7 +71,11 @@ struct MeasuredStep {
 };
 
 struct Measurements {
+  // Of groups.
   std::vector<MeasuredPass> passes;
+  // Of ranks of stage groups of several, where they say how long they waited inside; none where ranks divide
+  // experts: what comes to a rank's experts, nobody plans.
+  std::vector<MeasuredPass> rank_passes;
   // One of each stage.
   std::vector<MeasuredStep> steps;
   std::vector<MeasuredTransfer> transfers;
@@ -79,10 +83,10 @@ struct Measurements {
   std::vector<MeasuredReshard> reshards;
 };
 
-// Of stage groups of several ranks, passes of the rank alone that has most to do, without what they exchange
-// by the plan; rows of experts by `in_effect`. Both are of the job that the plan is of, with routers as they
-// were then: `costs` are those that factors are of. Possible errors: INVALID_ARGUMENT (the plan is of another
-// job, or a report names an instruction that its program lacks).
+// `passes` of stage groups of several ranks are those of the rank alone that has most to do, without what
+// they exchange by the plan; rows of experts by `in_effect`. Both are of the job that the plan is of, with
+// routers as they were then: `costs` are those that factors are of. Possible errors: INVALID_ARGUMENT (the
+// plan is of another job, or a report names an instruction that its program lacks).
 absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs,
                                             const CostModel& in_effect, const Job& job);
 

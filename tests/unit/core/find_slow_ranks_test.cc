@@ -27,7 +27,7 @@ class FindSlowRanksTest : public testing::Test {
         passes.push_back(pass);
       }
     }
-    return FindSlowRanks(costs_, passes, before, /*peers_alone=*/true);
+    return FindSlowRanks(costs_, PassesOf::kGroups, passes, before, /*peers_alone=*/true);
   }
 
   const CostModel costs_ = ModelOf(GptJob(1, 2, v1::POLICY_DYNAMIC));

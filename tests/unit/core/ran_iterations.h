@@ -79,6 +79,27 @@ class Ran {
         one->reports[rank].mutable_expert_rows()->Assign(rows[rank].begin(), rows[rank].end());
   }
 
+  // What ranks of stage groups waited for each other inside of passes, if each takes so many times as long
+  // for what it computes by the job's own costs.
+  void ReportExchanges(const std::function<double(uint32_t rank)>& slowness) {
+    for (const auto& one : iterations_) {
+      for (v1::ReportIterationRequest& report : one->reports) {
+        const v1::Program& program = one->plan.programs(static_cast<int>(report.rank()));
+        for (v1::MeasuredInstruction& measured : *report.mutable_instructions()) {
+          const v1::Instruction& planned = program.instructions(static_cast<int>(measured.id()));
+          // Passes alone; of gradients of weights nothing is exchanged.
+          if (planned.own_duration_ns() == 0) continue;
+          const v1::PassExchange& exchange = planned.exchange();
+          const int64_t computing = planned.own_duration_ns() - exchange.tensor_ns() -
+                                    exchange.context_exposed_ns() - exchange.expert_exposed_ns();
+          const double took = slowness(report.rank()) * static_cast<double>(computing);
+          measured.set_exchange_ns(
+              std::clamp<int64_t>(measured.duration_ns() - std::llround(took), 0, measured.duration_ns()));
+        }
+      }
+    }
+  }
+
   // All passes of an iteration by one factor, which is asked for once for each.
   void Lengthen(const std::function<double()>& factor) {
     for (const auto& one : iterations_) {
