@@ -12,6 +12,7 @@
 #include "planner/cli/units.h"
 #include "planner/core/contract/passes.h"
 #include "planner/core/contract/whole_iteration.h"
+#include "planner/core/timeline/computed_time.h"
 #include "planner/core/timeline/operation_of_instruction.h"
 #include "planner/core/timeline/slow_factors.h"
 
@@ -220,6 +221,12 @@ void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& inst
   Json arguments = ArgumentsOf(plan, plan.programs(rank), instruction);
   if (look.slow_factor > 1 && core::IsPass(instruction.op())) arguments["slow_factor"] = look.slow_factor;
   if (look.core_share < 1 && core::IsLonePass(instruction)) arguments["core_share"] = look.core_share;
+  if (time.exchange_ns.has_value()) arguments["exchange_ms"] = Milliseconds(*time.exchange_ns);
+  if (const auto computed =
+          core::ComputedTimeOf(plan, plan.programs(rank), instruction, time, look.slow_factor)) {
+    arguments["computed_ms"] = Milliseconds(computed->ns);
+    arguments["expected_computed_ms"] = Milliseconds(computed->expected_ns);
+  }
   if (const auto wait = look.waits.find(instruction.id()); wait != look.waits.end()) {
     arguments["waits_for_rank"] = wait->second.rank;
     arguments["until_it_began_ms"] = Milliseconds(wait->second.late_ns);

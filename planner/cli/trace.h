@@ -1,7 +1,8 @@
 // Traces of iterations, predicted or measured, in Chrome's trace format: opens in Perfetto (ui.perfetto.dev)
 // and in chrome://tracing.
 //
-// Passes of a stage group say what the rank would take alone, and what it exchanges inside.
+// Passes of a stage group say what the rank would take alone, and what it exchanges inside; those that were
+// measured, where it is known, how long the rank waited for that (exchange_ms) and what it computed.
 //
 // One process for each rank, one thread for each stream, a slice for each instruction, an arrow from each
 // SEND to the WAIT for its data, and a counter of each rank's memory.

@@ -75,6 +75,13 @@ class EventReader {
       record.expected_ns = std::llround(static_cast<double>(record.expected_ns) / slow->get<double>());
     if (const auto share = arguments_.find("core_share"); share != arguments_.end() && share->is_number())
       record.core_share = share->get<double>();
+    // Of a stage group, where it is known; foreseen of a rank that is as fast as the others.
+    if (arguments_.contains("computed_ms") && arguments_.contains("expected_computed_ms")) {
+      record.computed_ns =
+          std::min(record.duration_ns, Nanoseconds(arguments_, "computed_ms", kNanosecondsPerMillisecond));
+      record.expected_computed_ns =
+          Nanoseconds(arguments_, "expected_computed_ms", kNanosecondsPerMillisecond);
+    }
     // Only ours say in which order they are.
     if (arguments_.contains("position")) ReadOrder(record);
     PENSTOCK_RETURN_IF_ERROR(status_);

@@ -84,7 +84,7 @@ std::string CriticalPathReport(const core::Timeline& timeline, const core::Criti
 nlohmann::ordered_json RankJson(const core::Timeline& timeline, const core::MeasuredRankTime& rank) {
   const core::RankShares& shares = rank.shares;
   return {{"rank", timeline.rank_numbers[rank.rank]},
-          {"replica", timeline.places[rank.rank].replica},
+          {"replica", timeline.places[rank.rank].named_replica()},
           {"stage", timeline.places[rank.rank].stage},
           {"forward", shares.forward},
           {"backward", shares.backward},

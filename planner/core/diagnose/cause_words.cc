@@ -13,7 +13,7 @@ std::vector<int32_t> NumbersOfRanks(const Timeline& timeline, const std::vector<
 
 std::string PlaceOfRank(const Timeline& timeline, int32_t rank) {
   return absl::StrFormat("rank %d (replica %d, stage %d)", timeline.rank_numbers[rank],
-                         timeline.places[rank].replica, timeline.places[rank].stage);
+                         timeline.places[rank].named_replica(), timeline.places[rank].stage);
 }
 
 const char* NameOfCause(CauseKind kind) {

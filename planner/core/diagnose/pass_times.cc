@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -58,7 +59,10 @@ double Squared(double value) { return value * value; }
 
 }  // namespace
 
-PassTimes::PassTimes(const Timeline& timeline) : timeline_(timeline), factors_(timeline.places.size(), 1.0) {
+PassTimes::PassTimes(const Timeline& timeline)
+    : timeline_(timeline),
+      factors_(timeline.places.size(), 1.0),
+      group_factors_(timeline.places.size(), 1.0) {
   FindUsualCoreShare();
   CountWorks();
   ReadRows();
@@ -70,10 +74,11 @@ PassTimes::PassTimes(const Timeline& timeline) : timeline_(timeline), factors_(t
     FitSpreads();
   }
   FitWork();
+  FindGroupFactors();
   FitUsualOfKinds();
   if (!known_work_) return;
   std::vector<double> ratios;
-  for (const Row& row : rows_) ratios.push_back(row.log_ns);
+  for (const Row& row : rows_) ratios.push_back(std::log(row.whole_ns / row.expected_whole_ns));
   foreseen_factor_ = std::exp(LowerMedian(ratios));
 }
 
@@ -122,8 +127,12 @@ void PassTimes::ReadRows() {
       row.work = work;
       row.rank = operation.rank;
       row.slot = slot;
-      row.ns += WithUsualCoreNs(operation);
-      row.expected_ns += static_cast<double>(operation.expected_ns);
+      const bool in_group = operation.computed_ns > 0;
+      row.whole_ns += WithUsualCoreNs(operation);
+      row.expected_whole_ns += static_cast<double>(operation.expected_ns);
+      row.ns += in_group ? static_cast<double>(operation.computed_ns) : WithUsualCoreNs(operation);
+      row.expected_ns +=
+          static_cast<double>(in_group ? operation.expected_computed_ns : operation.expected_ns);
     }
   }
   for (auto& [key, row] : rows) {
@@ -262,6 +271,24 @@ bool PassTimes::FindSlowRank() {
   return true;
 }
 
+void PassTimes::FindGroupFactors() {
+  group_factors_ = factors_;
+  std::set<int32_t> says_what_it_computed;
+  for (const TimelineStep& step : timeline_.steps) {
+    for (const Operation& operation : step.operations) {
+      if (operation.computed_ns > 0) says_what_it_computed.insert(operation.rank);
+    }
+  }
+  std::map<std::pair<int32_t, int32_t>, double> slowest;
+  const auto slowest_of = [&](int32_t rank) -> double& {
+    const TimelinePlace& place = timeline_.places[rank];
+    return slowest.try_emplace({place.named_replica(), place.stage}, 1).first->second;
+  };
+  for (const int32_t rank : says_what_it_computed)
+    slowest_of(rank) = std::max(slowest_of(rank), factors_[rank]);
+  for (const int32_t rank : says_what_it_computed) group_factors_[rank] = slowest_of(rank);
+}
+
 void PassTimes::FitWork() {
   work_.assign(works_, 1.0);
   if (known_work_) return;
@@ -278,10 +305,10 @@ void PassTimes::FitUsualOfKinds() {
       if (!IsPassKind(pass.kind) || pass.duration_ns <= 0) continue;
       const int32_t slot = KindSlotOf(pass.kind, pass.model_stage);
       const double work = known_work_ ? static_cast<double>(pass.expected_ns) : WorkOf(step, pass);
-      const double took = WithUsualCoreNs(pass) / factors_[pass.rank];
+      const double took = WithUsualCoreNs(pass) / FactorOf(pass.rank);
       of_kinds[slot].push_back(std::log(took / work));
       measured_of_kinds_[slot] += took;
-      as_it_was[slot] += static_cast<double>(pass.duration_ns) / factors_[pass.rank];
+      as_it_was[slot] += static_cast<double>(pass.duration_ns) / FactorOf(pass.rank);
       foreseen[slot] += work;
     }
   }

@@ -32,14 +32,16 @@ struct ForeseenRatio {
 // its replica, so that long samples are told from slow ranks. Where every pass says what was foreseen for its
 // work, times are compared with that, and stages with each other; what all of several ranks of a stage have
 // in common is no rank's, but foreseen wrongly. Time in which others had a rank's core, as far as that is
-// known, counts as it does on the other ranks.
+// known, counts as it does on the other ranks. Of stage groups that say what each rank computed, that is what
+// tells slow ranks; what their passes take is that of the slowest of them.
 class PassTimes {
  public:
   explicit PassTimes(const Timeline& timeline);
 
   // In the order in which they were found: what explains most first.
   const std::vector<DiagnosedRank>& slow_ranks() const { return slow_; }
-  double FactorOf(int32_t rank) const { return factors_[rank]; }
+  // By which its passes are longer: of its group's slowest rank, where that is told by what ranks computed.
+  double FactorOf(int32_t rank) const { return group_factors_[rank]; }
   // What a pass of its kind takes on its model stage with usual work, nanoseconds.
   double UsualNs(const Operation& pass) const;
   // With known work: what was foreseen, times the mean of what passes of its kind and model stage took
@@ -69,9 +71,13 @@ class PassTimes {
     int32_t rank = 0;
     int32_t slot = 0;
     int32_t work = 0;
+    // What tells slow ranks.
     double ns = 0;
     double expected_ns = 0;
     double log_ns = 0;
+    // What the passes took, with waiting in a stage group.
+    double whole_ns = 0;
+    double expected_whole_ns = 0;
   };
   // Logarithms by rank.
   using OfRanks = std::map<int32_t, double>;
@@ -92,6 +98,8 @@ class PassTimes {
   bool FindSlowRank();
   void FitWork();
   void AddWhatStagesShare();
+  // Once slow ranks are known.
+  void FindGroupFactors();
   // Once slow ranks and work are known.
   void FitUsualOfKinds();
 
@@ -112,6 +120,7 @@ class PassTimes {
   // Nanoseconds.
   std::vector<double> measured_of_kinds_;
   std::vector<double> factors_;
+  std::vector<double> group_factors_;
   std::vector<double> work_;
   std::vector<DiagnosedRank> slow_;
   double work_spread_ = 0;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "planner/core/diagnose/causes.h"
+#include "planner/core/diagnose/group_passes.h"
 
 namespace penstock::core {
 namespace {
@@ -14,6 +15,7 @@ constexpr double kStalledDeviations = 6;
 constexpr double kSharedCore = 1.1;
 
 void AddSlowRanks(const StepReplays& replays, const PassTimes& passes, Causes& causes) {
+  const GroupPasses groups(replays);
   for (const DiagnosedRank& slow : passes.slow_ranks()) {
     Cause cause = {.kind = CauseKind::kSlowRank, .rank = slow.rank};
     cause.factor = slow.factor;
@@ -22,8 +24,10 @@ void AddSlowRanks(const StepReplays& replays, const PassTimes& passes, Causes& c
     causes.Add(
         cause,
         [&](size_t step, size_t i, double duration) {
-          const bool own = replays.IsPass(step, i) && replays.OperationOf(step, i).rank == slow.rank;
-          return own ? duration / slow.factor : duration;
+          if (!replays.IsPass(step, i)) return duration;
+          const Operation& pass = replays.OperationOf(step, i);
+          if (pass.computed_ns > 0) return duration - groups.SavedNs(step, i, slow.rank, slow.factor);
+          return pass.rank == slow.rank ? duration / slow.factor : duration;
         },
         /*least_gain=*/-1);
   }

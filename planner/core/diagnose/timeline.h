@@ -51,6 +51,10 @@ struct Operation {
   int64_t expected_ns = 0;
   // Of a pass: for how much of its time its thread had a core, as far as that is known.
   double core_share = 1;
+  // Of a pass of a stage group of several ranks, which wait for each other inside: what the rank computed,
+  // and what was foreseen of that. 0: nobody knows it apart from its waiting.
+  int64_t computed_ns = 0;
+  int64_t expected_computed_ns = 0;
 
   int64_t end_ns() const { return start_ns + duration_ns; }
 };
@@ -67,6 +71,11 @@ struct TimelineStep {
 struct TimelinePlace {
   int32_t stage = 0;
   int32_t replica = 0;
+  // Of a stage group of several ranks, each of which has a pipeline of its own here: the replica that all of
+  // them are. -1: it is the pipeline.
+  int32_t group_replica = -1;
+
+  int32_t named_replica() const { return group_replica >= 0 ? group_replica : replica; }
 };
 
 struct Timeline {

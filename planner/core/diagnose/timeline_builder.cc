@@ -38,6 +38,9 @@ absl::Status CheckRecord(const OperationRecord& record) {
   if (!(record.core_share > 0) || record.core_share > 1)
     return absl::InvalidArgumentError(
         absl::StrCat("core_share is ", record.core_share, "; must be above 0, at most 1"));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("computed ns", record.computed_ns, 0, record.duration_ns));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckRange("expected computing in ns", record.expected_computed_ns, 0, kLongestNs));
   return CheckRange("expected duration in ns", record.expected_ns, 0, kLongestNs);
 }
 
@@ -97,6 +100,11 @@ absl::Status TimelineBuilder::Add(OperationRecord record) {
   operation.duration_ns = record.duration_ns;
   operation.expected_ns = record.expected_ns;
   operation.core_share = record.core_share;
+  // Both, or nothing is told by them.
+  if (record.expected_computed_ns > 0) {
+    operation.computed_ns = record.computed_ns;
+    operation.expected_computed_ns = record.expected_computed_ns;
+  }
   steps_[record.step].push_back(
       {.operation = operation, .id = record.id, .stream = record.stream, .after = std::move(record.after)});
   return absl::OkStatus();
@@ -124,7 +132,8 @@ absl::Status TimelineBuilder::PlaceRanks(Timeline& timeline) const {
       const auto replica =
           replicas.try_emplace({place.first, member++}, static_cast<int32_t>(replicas.size()));
       timeline.places[position] = {.stage = static_cast<int32_t>(place.second),
-                                   .replica = replica.first->second};
+                                   .replica = replica.first->second,
+                                   .group_replica = static_cast<int32_t>(place.first)};
     }
   }
   timeline.stages = static_cast<int32_t>(stages.size());

@@ -29,6 +29,8 @@ struct OperationRecord {
   int64_t expected_ns = 0;
   // See Operation.
   double core_share = 1;
+  int64_t computed_ns = 0;
+  int64_t expected_computed_ns = 0;
   // Where the order is known: the number of the operation on its rank in its step, in the order in which the
   // rank begins those of a stream, and the numbers of those that end before. -1: not known.
   int64_t id = -1;

@@ -15,9 +15,11 @@ TimesByRank TimesOf(const MeasuredIteration& iteration, int64_t origin_unix_ns) 
     if (report->rank() >= times.size()) continue;
     const int64_t offset = report->started_unix_ns() - origin_unix_ns;
     for (const v1::MeasuredInstruction& measured : report->instructions()) {
-      times[report->rank()].push_back({.id = measured.id(),
-                                       .start_ns = offset + measured.start_ns(),
-                                       .duration_ns = measured.duration_ns()});
+      InstructionTime& time =
+          times[report->rank()].emplace_back(InstructionTime{.id = measured.id(),
+                                                             .start_ns = offset + measured.start_ns(),
+                                                             .duration_ns = measured.duration_ns()});
+      if (measured.has_exchange_ns()) time.exchange_ns = measured.exchange_ns();
     }
   }
   return times;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace penstock::core {
@@ -12,6 +13,8 @@ struct InstructionTime {
   uint32_t id = 0;
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
+  // See v1::MeasuredInstruction.
+  std::optional<int64_t> exchange_ns = {};
 };
 
 using TimesByRank = std::vector<std::vector<InstructionTime>>;

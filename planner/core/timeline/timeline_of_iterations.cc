@@ -10,6 +10,7 @@
 #include "planner/core/contract/whole_iteration.h"
 #include "planner/core/diagnose/timeline_builder.h"
 #include "planner/core/timeline/aligned_times.h"
+#include "planner/core/timeline/computed_time.h"
 #include "planner/core/timeline/core_shares.h"
 #include "planner/core/timeline/operation_of_instruction.h"
 #include "planner/core/timeline/slow_factors.h"
@@ -78,6 +79,10 @@ class RankRecords {
                               .id = time.id,
                               .stream = StreamOf(instruction)};
     if (IsLonePass(instruction)) record.core_share = look_.core_share;
+    if (const auto computed = ComputedTimeOf(plan_, program_, instruction, time, look_.slow_factor)) {
+      record.computed_ns = computed->ns;
+      record.expected_computed_ns = computed->expected_ns;
+    }
     if (!IsOfWholeIteration(instruction.op())) record.micro_batch = instruction.micro_batch();
     if (instruction.op() == v1::OP_RECV)
       record.duration_ns = std::max(record.duration_ns, arrivals_ns_[time.id] - time.start_ns);

@@ -6,12 +6,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "planner/cli/diagnose/chrome_trace.h"
 #include "planner/core/diagnose/diagnose.h"
 #include "planner/core/planner.h"
 #include "planner/core/timeline/timeline_of_iterations.h"
 #include "tests/unit/cli/diagnose/planned_times.h"
+#include "tests/unit/core/group_jobs.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::cli {
@@ -126,6 +128,42 @@ TEST(TraceRecorderTest, ATraceSaysAllThatIsDiagnosed) {
   EXPECT_EQ(of_direct->causes[1].ring, (std::vector<int32_t>{0, 1, 2, 3}));
   // Ranks of the first iteration had just started.
   EXPECT_EQ(direct->steps[0].operations.size() + 4, direct->steps[1].operations.size());
+}
+
+// Two tensor ranks, of which one computes 1.5 times as long as foreseen, and the other waits for it.
+TEST(TraceRecorderTest, ATraceSaysWhichRankOfAGroupIsSlow) {
+  v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  core::SetGroup(/*context=*/1, /*tensor=*/2, &job);
+  const auto planner = core::Planner::Create(job);
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  auto plan = (*planner)->MakePlan(core::MakeBatch({{0, 50}, {0, 70}, {0, 20}, {0, 90}}));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  TraceRecorder recorder;
+  for (uint64_t i = 0; i < 3; ++i) {
+    plan->set_iteration(i);
+    v1::GetIterationResponse iteration =
+        Measured(*plan, static_cast<int64_t>(i) * 1000 * kMillisecond, {0, 0});
+    for (v1::ReportIterationRequest& report : *iteration.mutable_reports()) {
+      for (v1::MeasuredInstruction& measured : *report.mutable_instructions()) {
+        const v1::Instruction& planned =
+            plan->programs(static_cast<int>(report.rank())).instructions(static_cast<int>(measured.id()));
+        if (!planned.has_exchange()) continue;
+        const int64_t computing = planned.own_duration_ns() - planned.exchange().tensor_ns();
+        measured.set_exchange_ns(measured.duration_ns() - computing * (report.rank() == 1 ? 3 : 2) / 3);
+      }
+    }
+    recorder.Add(std::move(iteration));
+  }
+  const auto read = ParseChromeTrace("trace", recorder.ToJson());
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto diagnosis = core::Diagnose(*read);
+  ASSERT_TRUE(diagnosis.ok()) << diagnosis.status();
+  std::vector<int32_t> slow;
+  for (const core::Cause& cause : diagnosis->causes) {
+    if (cause.kind == core::CauseKind::kSlowRank) slow.push_back(cause.rank);
+  }
+  EXPECT_EQ(slow, std::vector<int32_t>{1});
+  EXPECT_THAT(recorder.ToJson(), HasSubstr("\"exchange_ms\":"));
 }
 
 TEST(TraceRecorderTest, OfALongRunTheLastIterationsAreHeld) {
