@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -78,16 +79,29 @@ bool PassExchange::Attempt(absl::string_view what, const std::function<absl::Sta
   return status_.ok();
 }
 
+template <typename Call>
+auto PassExchange::Waiting(const Call& call) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = call();
+  waited_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+absl::Status PassExchange::ExchangeOverTensorRanks(const std::vector<at::Tensor>& sent,
+                                                   const std::vector<at::Tensor>& received) {
+  return Waiting([&] { return tensors_.Exchange(sent, received); });
+}
+
 absl::Status PassExchange::GatherShards(const at::Tensor& own, const at::Tensor& all,
-                                        const ListedRows& rows) const {
+                                        const ListedRows& rows) {
   const std::vector<at::Tensor> sent(static_cast<size_t>(tensors_.size), own);
   std::vector<at::Tensor> received;
   for (int rank = 0; rank < tensors_.size; ++rank) received.push_back(RowsOf(all, rows, rank, tensors_.size));
-  return tensors_.Exchange(sent, received);
+  return ExchangeOverTensorRanks(sent, received);
 }
 
 absl::Status PassExchange::MergeShards(const at::Tensor& partial, const ListedRows& rows, Merge merge,
-                                       at::Tensor& result) const {
+                                       at::Tensor& result) {
   const int64_t own_rows = ShardOf(rows, tensors_.position, tensors_.size).size();
   std::vector<at::Tensor> sent;
   std::vector<at::Tensor> of_ranks;
@@ -96,7 +110,7 @@ absl::Status PassExchange::MergeShards(const at::Tensor& partial, const ListedRo
     of_ranks.push_back(
         rank == tensors_.position ? sent.back() : at::empty(ShapeWith(partial, own_rows), partial.options()));
   }
-  PENSTOCK_RETURN_IF_ERROR(tensors_.Exchange(sent, of_ranks));
+  PENSTOCK_RETURN_IF_ERROR(ExchangeOverTensorRanks(sent, of_ranks));
   result = merge(of_ranks);
   return absl::OkStatus();
 }
@@ -128,7 +142,7 @@ at::Tensor PassExchange::SumRows(const at::Tensor& partial, const ListedRows& ro
 }
 
 // Small ones go to everybody at once, in one exchange; the bits are those of two.
-absl::Status PassExchange::MergeFlat(Merge merge, const at::Tensor& flat) const {
+absl::Status PassExchange::MergeFlat(Merge merge, const at::Tensor& flat) {
   if (!SumsDirectly(flat, static_cast<size_t>(tensors_.size))) {
     at::Tensor merged;
     const ListedRows values = flat.size(0);
@@ -142,7 +156,7 @@ absl::Status PassExchange::MergeFlat(Merge merge, const at::Tensor& flat) const 
   for (int rank = 0; rank < tensors_.size; ++rank) {
     of_ranks.push_back(rank == tensors_.position ? flat : at::empty_like(flat));
   }
-  PENSTOCK_RETURN_IF_ERROR(tensors_.Exchange(sent, of_ranks));
+  PENSTOCK_RETURN_IF_ERROR(ExchangeOverTensorRanks(sent, of_ranks));
   flat.copy_(merge(of_ranks));
   return absl::OkStatus();
 }
@@ -179,7 +193,7 @@ class PassExchange::Rows : public PendingRows {
       const std::vector<at::Tensor> in = Split(received_, received);
       const auto own = static_cast<size_t>(group.position);
       in[own].copy_(out[own]);
-      PENSTOCK_ASSIGN_OR_RETURN(transfer_, group.start(out, in));
+      PENSTOCK_ASSIGN_OR_RETURN(transfer_, exchange_.Waiting([&] { return group.start(out, in); }));
       return absl::OkStatus();
     });
     if (!started) received_ = at::zeros(ShapeWith(rows, count), rows.options());
@@ -196,7 +210,8 @@ class PassExchange::Rows : public PendingRows {
   bool Finish() {
     const std::unique_ptr<PendingTransfer> transfer = std::move(transfer_);
     if (transfer == nullptr) return exchange_.status_.ok();
-    const bool finished = exchange_.Attempt(what_, [&] { return transfer->Wait(); });
+    const bool finished =
+        exchange_.Attempt(what_, [&] { return exchange_.Waiting([&] { return transfer->Wait(); }); });
     sent_.reset();
     return finished;
   }

@@ -73,6 +73,7 @@ class PassExchange : public StageGroup {
   std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                                const std::vector<int64_t>& received) override;
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
+  int64_t TakeWaitedNs() override { return std::exchange(waited_ns_, 0); }
   absl::Status status() const override { return status_; }
 
  private:
@@ -81,14 +82,19 @@ class PassExchange : public StageGroup {
 
   // Runs `body`, which throws what LibTorch throws, unless there was an error before. Whether it went well.
   bool Attempt(absl::string_view what, const std::function<absl::Status()>& body);
+  // Adds what `call`, which blocks, takes to waited_ns_.
+  template <typename Call>
+  auto Waiting(const Call& call);
+  absl::Status ExchangeOverTensorRanks(const std::vector<at::Tensor>& sent,
+                                       const std::vector<at::Tensor>& received);
   // The shards of `partial` of all tensor ranks that are this rank's, merged.
   absl::Status MergeShards(const at::Tensor& partial, const ListedRows& rows, Merge merge,
-                           at::Tensor& result) const;
+                           at::Tensor& result);
   // Fills in the shards of the others; this rank's is in its place.
-  absl::Status GatherShards(const at::Tensor& own, const at::Tensor& all, const ListedRows& rows) const;
+  absl::Status GatherShards(const at::Tensor& own, const at::Tensor& all, const ListedRows& rows);
   // In place, on all tensor ranks.
   void MergeOverTensorRanks(absl::string_view what, Merge merge, at::Tensor& values);
-  absl::Status MergeFlat(Merge merge, const at::Tensor& flat) const;
+  absl::Status MergeFlat(Merge merge, const at::Tensor& flat);
   class Rows;
   std::unique_ptr<PendingRows> StartOver(const ExchangeGroup& group, absl::string_view what,
                                          const at::Tensor& rows, const std::vector<int64_t>& sent,
@@ -99,6 +105,7 @@ class PassExchange : public StageGroup {
   const ExchangeGroup contexts_;
   const ExchangeGroup experts_;
   absl::Status status_;
+  int64_t waited_ns_ = 0;
 };
 
 }  // namespace penstock::worker

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -21,6 +22,7 @@ class HostTimer : public InstructionTimer {
     times_ = {.started_unix_ns = absl::GetCurrentTimeNanos()};
     start_ = Now();
     waited_ns_ = 0;
+    exchanged_ns_.reset();
     return absl::OkStatus();
   }
 
@@ -34,6 +36,8 @@ class HostTimer : public InstructionTimer {
     MeasuredInstruction& measured = times_.instructions.back();
     measured.start_ns += std::exchange(waited_ns_, 0);
     measured.duration_ns = SinceStart(Now()) - measured.start_ns;
+    if (exchanged_ns_.has_value()) measured.exchange_ns = std::min(*exchanged_ns_, measured.duration_ns);
+    exchanged_ns_.reset();
     if (computes_alone_ && IsLone(instruction)) {
       times_.lone_pass_ns += measured.duration_ns;
       times_.lone_pass_core_ns += std::min(ThreadCoreNs() - core_ns_, measured.duration_ns);
@@ -49,6 +53,7 @@ class HostTimer : public InstructionTimer {
   }
 
   void Waited(int64_t ns) override { waited_ns_ += ns; }
+  void Exchanged(int64_t ns) override { exchanged_ns_ = ns; }
 
   absl::StatusOr<IterationTimes> Finish() override {
     times_.duration_ns = SinceStart(Now());
@@ -66,6 +71,8 @@ class HostTimer : public InstructionTimer {
   // Of the pass that runs: how long the thread had had a core when it began.
   int64_t core_ns_ = 0;
   int64_t waited_ns_ = 0;
+  // Of a joint pass.
+  std::optional<int64_t> exchanged_ns_;
   IterationTimes times_;
 };
 

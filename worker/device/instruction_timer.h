@@ -45,6 +45,9 @@ class InstructionTimer {
   virtual void Ran(uint32_t /*id*/, const HostSpan& /*span*/) {}
   // The instruction that runs has waited so long for what ran beside it: it counts as begun so much later.
   virtual void Waited(int64_t /*ns*/) {}
+  // The pass that runs, which is joint, has waited so long for what it exchanges with its stage group. Counts
+  // where the host's time is measured.
+  virtual void Exchanged(int64_t /*ns*/) {}
   virtual absl::StatusOr<IterationTimes> Finish() = 0;
 };
 

@@ -81,6 +81,10 @@ class StageGroup {
   // ranks has for each of this rank's experts: rank by rank, of each expert by expert.
   virtual at::Tensor ExchangeExpertCounts(const at::Tensor& counts) = 0;
 
+  // For how long calls, and waits for their rows, have blocked since this was asked last, nanoseconds: what a
+  // rank on a CPU waited for the others. 0 where calls do not block.
+  virtual int64_t TakeWaitedNs() { return 0; }
+
   // The first error of a call. Possible errors: UNAVAILABLE (names the peer), CANCELLED, INTERNAL.
   virtual absl::Status status() const = 0;
 };

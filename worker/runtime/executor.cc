@@ -45,7 +45,9 @@ absl::Status Executor::RunInstructions(const Program& program, Iteration& iterat
   for (const Instruction& instruction : program.instructions) {
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.order->Prepare(instruction), where));
     absl::Status status = parts_.timer->Begin(instruction);
+    parts_.group->TakeWaitedNs();
     if (status.ok()) status = iteration.Execute(instruction);
+    if (instruction.joint) parts_.timer->Exchanged(parts_.group->TakeWaitedNs());
     if (status.ok()) status = parts_.timer->End(instruction);
     if (!status.ok()) return AnnotateError(status, absl::StrCat(where, ", ", Describe(program, instruction)));
   }

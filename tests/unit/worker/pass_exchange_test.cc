@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <latch>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "tests/unit/worker/comm_testing.h"
 #include "worker/comm/shard.h"
+#include "worker/device/thread_clock.h"
 
 namespace penstock::worker {
 namespace {
@@ -241,6 +243,69 @@ TEST(PassExchangeTest, PassesDoNotWaitForReductionsThatOthersHaveNotStarted) {
     if (rank == 1) reduce();
     EXPECT_TRUE(reduction->Wait().ok());
     EXPECT_EQ(gradients.sum().item<float>(), 200'000);
+  });
+}
+
+// As long as this thread has a core.
+void Compute(int64_t ns) {
+  const int64_t end = ThreadCoreNs() + ns;
+  while (ThreadCoreNs() < end) {
+  }
+}
+
+int64_t NsBetween(std::chrono::steady_clock::time_point start, std::chrono::steady_clock::time_point end) {
+  return std::chrono::nanoseconds(end - start).count();
+}
+
+// Rank 1 computes 20 ms longer than rank 0 before each exchange: rank 0 waits so long, and says so; what it
+// computes itself is none of that.
+TEST(PassExchangeTest, WhoIsDoneFirstSaysHowLongItWaitedForTheOther) {
+  constexpr int64_t kLateNs = 20'000'000;
+  constexpr int64_t kOwnNs = 5'000'000;
+  const auto gather = [](StageGroup& group) { group.GatherRows(at::ones({1, 2}), 2); };
+  const auto sum = [](StageGroup& group) {
+    at::Tensor values = at::ones({3});
+    group.SumOverTensorRanks(values);
+  };
+  for (const auto& exchange :
+       {std::function<void(StageGroup&)>(gather), std::function<void(StageGroup&)>(sum)}) {
+    std::latch together(2);
+    std::chrono::steady_clock::time_point begun[2];
+    int64_t took[2], waited[2];
+    RunTopology(TopologyOf(1, 1, 1, 2), [&](uint32_t rank, Communicator& communicator) {
+      StageGroup& group = *communicator.stage_group();
+      exchange(group);
+      group.TakeWaitedNs();
+      together.arrive_and_wait();
+      Compute(kOwnNs + (rank == 1 ? kLateNs : 0));
+      begun[rank] = std::chrono::steady_clock::now();
+      exchange(group);
+      took[rank] = NsBetween(begun[rank], std::chrono::steady_clock::now());
+      waited[rank] = group.TakeWaitedNs();
+      EXPECT_EQ(group.TakeWaitedNs(), 0) << "it was said";
+      EXPECT_TRUE(group.status().ok()) << group.status();
+    });
+    for (int rank = 0; rank < 2; ++rank) EXPECT_LE(waited[rank], took[rank]);
+    // Half: the thread may lose its core just before it waits.
+    EXPECT_GE(waited[0], NsBetween(begun[0], begun[1]) / 2);
+  }
+}
+
+TEST(PassExchangeTest, RowsThatTravelWhileARankComputesAreNotWaitedFor) {
+  std::latch begun(2);
+  RunTopology(TopologyOf(1, 1, 2, 1), [&](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    group.ExchangeRows(at::full({2, 1}, rank), {1, 1}, {1, 1});
+    const auto rows = group.StartRows(at::full({2, 1}, rank), {1, 1}, {1, 1});
+    begun.arrive_and_wait();
+    group.TakeWaitedNs();
+    const auto start = std::chrono::steady_clock::now();
+    Compute(20'000'000);
+    const auto asked = std::chrono::steady_clock::now();
+    EXPECT_EQ(group.TakeWaitedNs(), 0);
+    EXPECT_EQ(rows->Wait().sum().item<float>(), 1);
+    EXPECT_LE(group.TakeWaitedNs(), NsBetween(asked, std::chrono::steady_clock::now()));
+    EXPECT_GE(NsBetween(start, asked), 20'000'000);
   });
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "worker/device/instruction_timer.h"
@@ -63,6 +64,30 @@ TEST(HostTimerTest, WhereOtherThreadsComputeTooNobodyKnows) {
   const IterationTimes times =
       TimesOf({.op = Op::kForward}, /*computes_alone=*/false, [] { Compute(kMillisecond); });
   EXPECT_EQ(times.lone_pass_ns, 0);
+}
+
+TEST(HostTimerTest, OfAPassOfAGroupItIsSaidHowLongItWaited) {
+  const std::unique_ptr<InstructionTimer> timer = MakeHostTimer();
+  const Program program;
+  ASSERT_TRUE(timer->StartIteration(program).ok());
+  const Instruction forward = {.id = 0, .op = Op::kForward, .joint = true};
+  const Instruction wait = {.id = 1, .op = Op::kWait};
+  const Instruction backward = {.id = 2, .op = Op::kBackward, .joint = true};
+  ASSERT_TRUE(timer->Begin(forward).ok());
+  Compute(kMillisecond);
+  timer->Exchanged(kMillisecond / 4);
+  ASSERT_TRUE(timer->End(forward).ok());
+  ASSERT_TRUE(timer->Begin(wait).ok());
+  ASSERT_TRUE(timer->End(wait).ok());
+  // Clocks that are read one after the other: never longer than the pass.
+  ASSERT_TRUE(timer->Begin(backward).ok());
+  timer->Exchanged(3600 * 1000 * kMillisecond);
+  ASSERT_TRUE(timer->End(backward).ok());
+  const IterationTimes times = *timer->Finish();
+  ASSERT_EQ(times.instructions.size(), 3U);
+  EXPECT_EQ(times.instructions[0].exchange_ns, kMillisecond / 4);
+  EXPECT_EQ(times.instructions[1].exchange_ns, std::nullopt);
+  EXPECT_EQ(times.instructions[2].exchange_ns, times.instructions[2].duration_ns);
 }
 
 }  // namespace

@@ -243,6 +243,7 @@ class ExecutorTest : public ::testing::Test {
                                                          .stages = on_rank,
                                                          .optimizer = optimizer_.get(),
                                                          .communicator = &communicator_,
+                                                         .group = group_,
                                                          .timer = timer_.get(),
                                                          .order = order_.get(),
                                                          .step_begins = step_begins_});
@@ -296,6 +297,7 @@ class ExecutorTest : public ::testing::Test {
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<Stage> upper_stage_;
   // Before Build.
+  StageGroup* group_ = &SoleRank();
   Sharding sharding_;
   std::function<void()> step_begins_;
   std::unique_ptr<AdamW> optimizer_;

@@ -5,7 +5,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/unit/worker/runtime/executor_fixture.h"
 
@@ -52,6 +55,54 @@ TEST_F(ExecutorTest, MeasuresEveryInstructionInOrder) {
     }
   }
   EXPECT_GE(result->duration_ns, result->instructions[4].start_ns + result->instructions[4].duration_ns);
+}
+
+// A rank alone that says that it has waited 1, 2, 3, ... ns since it was asked last.
+class WaitingRank : public StageGroup {
+ public:
+  GroupPlace place() const override { return sole_.place(); }
+  at::Tensor GatherRows(const at::Tensor& own, const ListedRows& rows) override {
+    return sole_.GatherRows(own, rows);
+  }
+  at::Tensor SumRows(const at::Tensor& partial, const ListedRows& rows) override {
+    return sole_.SumRows(partial, rows);
+  }
+  void SumOverTensorRanks(at::Tensor& values) override { sole_.SumOverTensorRanks(values); }
+  void MaxOverTensorRanks(at::Tensor& values) override { sole_.MaxOverTensorRanks(values); }
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                          const std::vector<int64_t>& received) override {
+    return sole_.ExchangeRows(rows, sent, received);
+  }
+  std::unique_ptr<PendingRows> StartExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                               const std::vector<int64_t>& received) override {
+    return sole_.StartExpertRows(rows, sent, received);
+  }
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override {
+    return sole_.ExchangeExpertCounts(counts);
+  }
+  int64_t TakeWaitedNs() override { return ++waited_; }
+  absl::Status status() const override { return sole_.status(); }
+
+ private:
+  StageGroup& sole_ = SoleRank();
+  int64_t waited_ = 0;
+};
+
+// What was waited for before a pass is none of it.
+TEST_F(ExecutorTest, PassesOfAGroupSayWhatTheyWaitedForInside) {
+  WaitingRank group;
+  group_ = &group;
+  Build(0, 1);
+  AddMicroBatch();
+  for (Op op : {Op::kLoad, Op::kForward, Op::kBackward, Op::kReduceGradients, Op::kOptimizerStep}) Add(op);
+  for (const uint32_t pass : {1, 2}) program_.instructions[pass].joint = true;
+  const absl::StatusOr<IterationResult> result = executor_->Run(program_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->instructions.size(), 5U);
+  for (const uint32_t other : {0, 3, 4}) EXPECT_EQ(result->instructions[other].exchange_ns, std::nullopt);
+  // Asked when LOAD began, and at both ends of the passes.
+  EXPECT_EQ(result->instructions[1].exchange_ns, 3);
+  EXPECT_EQ(result->instructions[2].exchange_ns, 5);
 }
 
 TEST_F(ExecutorTest, ReportsThePeakOfTheTensorsOfEachIteration) {
