@@ -261,6 +261,8 @@ struct Instruction {
   // What the plan expects it to take; not negative. Of a joint pass: on the slowest rank, and on this one.
   int64_t expected_duration_ns = 0;
   int64_t own_duration_ns = 0;
+  // Of a joint pass: how much of own_duration_ns it waits for what it exchanges with its group.
+  int64_t exchange_ns = 0;
   // Of simulated jobs: what it takes on this rank alone by the profile that the job came with; -1: what is
   // expected.
   int64_t profile_duration_ns = -1;

@@ -115,7 +115,10 @@ absl::Status ConvertJoint(const v1::Instruction& proto, const JobConfig& job, co
   if (instruction.beside.any() && HasBackwardInParts(program.micro_batches[instruction.micro_batch]))
     return Invalid(
         "exchange puts products beside exchanges of a micro-batch in parts, which has its own rule");
-  return CheckExchange(proto.exchange());
+  PENSTOCK_RETURN_IF_ERROR(CheckExchange(proto.exchange()));
+  instruction.exchange_ns = proto.exchange().tensor_ns() + proto.exchange().context_exposed_ns() +
+                            proto.exchange().expert_exposed_ns();
+  return absl::OkStatus();
 }
 
 absl::Status CheckWait(const Instruction& instruction, const Program& program) {

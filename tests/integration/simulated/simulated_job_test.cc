@@ -134,6 +134,26 @@ TEST_P(StageGroups, ASlowRankHoldsUpItsGroup) {
   EXPECT_GT(LongestOf(runs, 0), plan.predicted().makespan_ns());
 }
 
+// To the nanosecond: what is left of a pass without its exchange is what the rank computes.
+TEST_P(StageGroups, SayWhatEachRankComputesAndWhatItWaitsFor) {
+  constexpr uint32_t kSlow = 1;
+  const v1::Plan plan = PlanOf(Job());
+  const std::vector<RankRun> runs = RunPlan(Job(), plan, {.time_scale = 0, .slow_ranks = {{kSlow, 3}}});
+  for (uint32_t rank = 0; rank < runs.size(); ++rank) {
+    for (const MeasuredInstruction& measured : runs[rank].iterations.front().instructions) {
+      const v1::Instruction& planned =
+          plan.programs(static_cast<int>(rank)).instructions(static_cast<int>(measured.id));
+      const bool joint = planned.has_collective() && planned.own_duration_ns() > 0;
+      ASSERT_EQ(measured.exchange_ns.has_value(), joint) << planned.ShortDebugString();
+      if (!joint) continue;
+      const int64_t computing = planned.own_duration_ns() - planned.exchange().tensor_ns() -
+                                planned.exchange().context_exposed_ns();
+      EXPECT_EQ(measured.duration_ns - *measured.exchange_ns, (rank == kSlow ? 3 : 1) * computing)
+          << "rank " << rank << ", " << planned.ShortDebugString();
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Simulated, StageGroups,
                          ::testing::Values(Degrees{1, 1, 2}, Degrees{1, 2, 4}, Degrees{2, 2, 2},
                                            Degrees{4, 1, 4}, Degrees{1, 1, 1, 2}, Degrees{2, 2, 2, 2}),

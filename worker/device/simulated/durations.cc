@@ -95,4 +95,9 @@ int64_t SimulatedDurations::Of(const Program& program, const Instruction& instru
                       StallNs(program, instruction));
 }
 
+int64_t SimulatedDurations::ComputingOf(const Program& program, const Instruction& pass) const {
+  const int64_t exchanged_ns = std::llround(static_cast<double>(pass.exchange_ns) * FactorOf(program, pass));
+  return std::max<int64_t>(0, Of(program, pass) - exchanged_ns);
+}
+
 }  // namespace penstock::worker

@@ -18,6 +18,10 @@ class SimulatedDurations {
   // alone.
   int64_t Of(const Program& program, const Instruction& instruction) const;
 
+  // Of a joint pass: how much of that it computes. The rest waits for what is exchanged, as the plan says,
+  // slowed like all else.
+  int64_t ComputingOf(const Program& program, const Instruction& pass) const;
+
   // What the host takes before it, beyond what there is on any device.
   int64_t HostNs(const Instruction& instruction) const;
 

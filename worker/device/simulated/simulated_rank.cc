@@ -106,6 +106,7 @@ absl::Status SimulatedRank::AgreeOnOrigin() {
 absl::Status SimulatedRank::StartIteration(const Program& program) {
   if (origin_unix_ns_ == 0) PENSTOCK_RETURN_IF_ERROR(AgreeOnOrigin());
   program_ = &program;
+  exchanges_ns_.clear();
   timeline_.Start(program, now_ns_);
   pace_.Begin(now_ns_);
   return absl::OkStatus();
@@ -117,7 +118,10 @@ absl::Status SimulatedRank::Begin(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(start_ns_, timeline_.Ready(instruction.id));
   start_ns_ += durations_.HostNs(instruction);
   duration_ns_ = durations_.Of(*program_, instruction);
-  return instruction.joint ? MeetStageGroup(instruction) : absl::OkStatus();
+  if (!instruction.joint) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(MeetStageGroup(instruction));
+  exchanges_ns_[instruction.id] = duration_ns_ - durations_.ComputingOf(*program_, instruction);
+  return absl::OkStatus();
 }
 
 // In rounds, each with a rank twice as far away: what is known to 1, 2, 4, ... ranks (Hensgen, Finkel and
@@ -175,6 +179,8 @@ absl::StatusOr<IterationTimes> SimulatedRank::Finish() {
     times.instructions.push_back({.id = instruction.id,
                                   .start_ns = span.start_ns - timeline_.start_ns(),
                                   .duration_ns = span.end_ns - span.start_ns});
+    if (const auto found = exchanges_ns_.find(instruction.id); found != exchanges_ns_.end())
+      times.instructions.back().exchange_ns = found->second;
   }
   now_ns_ = timeline_.end_ns();
   times.duration_ns = now_ns_ - timeline_.start_ns();

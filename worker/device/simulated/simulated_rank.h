@@ -133,6 +133,8 @@ class SimulatedRank : public Communicator {
   const Instruction* current_ = nullptr;
   int64_t start_ns_ = 0;
   int64_t duration_ns_ = 0;
+  // By id of the instruction: of joint passes, what they took beyond what this rank computes.
+  std::map<uint32_t, int64_t> exchanges_ns_;
   // Of the streams beside compute. Last, so that they end first.
   std::array<TaskThread, 3> threads_ = {TaskThread("previous"), TaskThread("next"),
                                         TaskThread("collectives")};

@@ -57,6 +57,22 @@ TEST(SimulatedDurationsTest, ASlowRankComputesSlowly) {
   EXPECT_EQ(Duration(options, 4), kExpected);
 }
 
+// A fifth of what it takes alone is waiting for others.
+TEST(SimulatedDurationsTest, OfAJointPassASlowRankComputesSlowly) {
+  Program program = ProgramOf(2, 1, Op::kSend);
+  Instruction& pass = program.instructions[2];
+  pass.joint = true;
+  pass.own_duration_ns = kExpected / 2;
+  pass.exchange_ns = kExpected / 10;
+  EXPECT_EQ(SimulatedDurations({}, 2).ComputingOf(program, pass), kExpected / 10 * 4);
+  EXPECT_EQ(SimulatedDurations({.slow_ranks = {{2, 3}}}, 2).ComputingOf(program, pass), kExpected / 10 * 12);
+  EXPECT_EQ(SimulatedDurations({.slow_ranks = {{1, 3}}}, 2).ComputingOf(program, pass), kExpected / 10 * 4);
+  pass.profile_duration_ns = kExpected;
+  EXPECT_EQ(SimulatedDurations({}, 2).ComputingOf(program, pass), kExpected / 10 * 9);
+  pass.profile_duration_ns = kExpected / 20;
+  EXPECT_EQ(SimulatedDurations({}, 2).ComputingOf(program, pass), 0);
+}
+
 TEST(SimulatedDurationsTest, AHostThatStallsDoesSoBeforePassesOfItsRank) {
   const Program program = ProgramOf(2, 1, Op::kSend);
   const SimulationOptions options = {.host_stalls = {{2, 0.25}, {1, 7}}};

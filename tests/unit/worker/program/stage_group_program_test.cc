@@ -24,10 +24,23 @@ TEST(ProgramFromProto, KnowsJointPassesAndSpans) {
   EXPECT_TRUE(program->instructions[3].joint);
   EXPECT_EQ(program->instructions[3].group, 0u);
   EXPECT_EQ(program->instructions[3].own_duration_ns, 1000);
+  EXPECT_EQ(program->instructions[3].exchange_ns, 0) << "what travels beside computing is not waited for";
   EXPECT_FALSE(program->instructions[6].joint);
   ASSERT_EQ(program->micro_batches[0].spans.size(), 2u);
   EXPECT_EQ(program->micro_batches[0].spans[0].first, 1u);
   EXPECT_EQ(program->micro_batches[0].spans[1].ranks, 2u);
+}
+
+TEST(ProgramFromProto, AJointPassWaitsForWhatItExchangesWithAllItsPeers) {
+  v1::StreamProgramsResponse message = ContextMessage();
+  v1::PassExchange& exchange = *message.mutable_program()->mutable_instructions(3)->mutable_exchange();
+  exchange.set_tensor_ns(100);
+  exchange.set_context_exposed_ns(20);
+  exchange.set_expert_ns(7000);
+  exchange.set_expert_exposed_ns(3);
+  const absl::StatusOr<Program> program = ProgramFromProto(message, ContextJob());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->instructions[3].exchange_ns, 123);
 }
 
 TEST(ProgramFromProto, KnowsThePartsOfMicroBatches) {
