@@ -13,6 +13,18 @@ constexpr double kOutlierMedians = 2;
 
 }  // namespace
 
+NormalEquations::NormalEquations(size_t columns, double ridge) : matrix(columns * columns), right(columns) {
+  for (size_t i = 0; i < columns; ++i) matrix[i * columns + i] = ridge;
+}
+
+void NormalEquations::Add(absl::Span<const double> row, double value, double weight) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const double weighed = weight * row[i];
+    right[i] += weighed * value;
+    for (size_t j = 0; j < row.size(); ++j) matrix[i * row.size() + j] += weighed * row[j];
+  }
+}
+
 std::optional<std::vector<double>> SolvePositiveDefinite(std::vector<double> matrix,
                                                          std::vector<double> right, double least_pivot) {
   const size_t n = right.size();

@@ -38,21 +38,14 @@ double Of(const TokenBytes& bytes, const TokenFigures& tokens) {
 
 // That with the least sum of squared relative errors; nothing where sides are not told apart.
 std::optional<TokenBytes> Fit(absl::Span<const BytesPoint> points) {
-  double source = 0;
-  double both = 0;
-  double target = 0;
-  double right_source = 0;
-  double right_target = 0;
+  NormalEquations equations(2);
   for (const BytesPoint& point : points) {
     if (point.bytes <= 0) continue;
-    const double s = point.tokens.source / point.bytes;
-    const double t = point.tokens.target / point.bytes;
-    source += s * s;
-    both += s * t;
-    target += t * t;
-    right_source += s;
-    right_target += t;
+    equations.Add({point.tokens.source / point.bytes, point.tokens.target / point.bytes}, /*value=*/1,
+                  /*weight=*/1);
   }
+  const double source = equations.matrix[0], both = equations.matrix[1], target = equations.matrix[3];
+  const double right_source = equations.right[0], right_target = equations.right[1];
   const auto only = [](double right, double square) { return square > 0 ? right / square : 0; };
   if (source == 0 || target == 0) return TokenBytes{only(right_source, source), only(right_target, target)};
   const double scale_source = std::sqrt(source);

@@ -52,17 +52,9 @@ void Scale(Terms& rows) {
 class WeighedFit {
  public:
   WeighedFit(const Terms& rows, const std::vector<double>& weights)
-      : columns_(rows.front().size()), matrix_(columns_ * columns_) {
-    std::vector<double> right(columns_);
-    for (size_t i = 0; i < columns_; ++i) matrix_[i * columns_ + i] = kRidge;
-    for (size_t row = 0; row < rows.size(); ++row) {
-      for (size_t i = 0; i < columns_; ++i) {
-        const double weighed = weights[row] * rows[row][i];
-        right[i] += weighed;
-        for (size_t j = 0; j < columns_; ++j) matrix_[i * columns_ + j] += weighed * rows[row][j];
-      }
-    }
-    solution_ = Solve(std::move(right));
+      : equations_(rows.front().size(), kRidge) {
+    for (size_t row = 0; row < rows.size(); ++row) equations_.Add(rows[row], /*value=*/1, weights[row]);
+    solution_ = Solve(equations_.right);
   }
 
   std::vector<double> Distances(const Terms& rows) const {
@@ -75,11 +67,12 @@ class WeighedFit {
 
  private:
   std::vector<double> Solve(std::vector<double> right) const {
-    return SolvePositiveDefinite(matrix_, std::move(right), 0).value_or(std::vector<double>(columns_, 0.0));
+    const size_t columns = right.size();
+    return SolvePositiveDefinite(equations_.matrix, std::move(right), 0)
+        .value_or(std::vector<double>(columns, 0.0));
   }
 
-  size_t columns_;
-  std::vector<double> matrix_;
+  NormalEquations equations_;
   std::vector<double> solution_;
 };
 

@@ -24,50 +24,38 @@ double SumOf(const std::vector<double>& row, const std::vector<double>& solution
 }  // namespace
 
 SumToOne::SumToOne(std::vector<std::vector<double>> rows, std::vector<double> weights)
-    : rows_(std::move(rows)), weights_(std::move(weights)) {
-  if (rows_.empty()) return;
-  columns_ = static_cast<int>(rows_.front().size());
-  matrix_.resize(rows_.front().size() * rows_.front().size());
-  right_.resize(rows_.front().size());
-  for (size_t row = 0; row < rows_.size(); ++row) {
-    Add(rows_[row], weights_[row]);
-    for (int i = 0; i < columns_; ++i) right_[i] += weights_[row] * rows_[row][i];
-  }
-}
-
-void SumToOne::Add(const std::vector<double>& row, double weight) {
-  for (int i = 0; i < columns_; ++i)
-    for (int j = 0; j < columns_; ++j) matrix_[i * columns_ + j] += weight * row[i] * row[j];
+    : rows_(std::move(rows)), weights_(std::move(weights)), equations_(rows_.empty() ? 0 : rows_[0].size()) {
+  for (size_t row = 0; row < rows_.size(); ++row) equations_.Add(rows_[row], /*value=*/1, weights_[row]);
 }
 
 void SumToOne::AddPrior(const std::vector<double>& row, double weight) {
-  Add(row, weight);
+  equations_.Add(row, /*value=*/0, weight);
   priors_.push_back({row, weight});
 }
 
 std::optional<SumToOne::Subset> SumToOne::SubsetOf(unsigned mask) const {
   Subset subset;
-  for (int i = 0; i < columns_; ++i) {
+  for (int i = 0; i < columns(); ++i) {
     if ((mask >> i & 1U) == 0) continue;
-    if (matrix_[i * columns_ + i] == 0) return std::nullopt;
+    if (Square(i) == 0) return std::nullopt;
     subset.columns.push_back(i);
   }
-  const auto scale = [&](int column) { return std::sqrt(matrix_[column * columns_ + column]); };
+  const auto scale = [&](int column) { return std::sqrt(Square(column)); };
   for (const int i : subset.columns)
     for (const int j : subset.columns)
-      subset.matrix.push_back(matrix_[i * columns_ + j] / (scale(i) * scale(j)));
+      subset.matrix.push_back(equations_.matrix[i * columns() + j] / (scale(i) * scale(j)));
   return subset;
 }
 
 std::optional<std::vector<double>> SumToOne::Solve(unsigned mask) const {
   std::optional<Subset> subset = SubsetOf(mask);
   if (!subset.has_value()) return std::nullopt;
-  const auto scale = [&](int column) { return std::sqrt(matrix_[column * columns_ + column]); };
+  const auto scale = [&](int column) { return std::sqrt(Square(column)); };
   std::vector<double> right;
-  for (const int i : subset->columns) right.push_back(right_[i] / scale(i));
+  for (const int i : subset->columns) right.push_back(equations_.right[i] / scale(i));
   const auto scaled = SolvePositiveDefinite(std::move(subset->matrix), std::move(right), kDependent);
   if (!scaled.has_value()) return std::nullopt;
-  std::vector<double> solution(columns_);
+  std::vector<double> solution(columns());
   for (size_t k = 0; k < subset->columns.size(); ++k) {
     const int column = subset->columns[k];
     solution[column] = (*scaled)[k] / scale(column);
@@ -101,8 +89,7 @@ std::vector<double> SumToOne::LeftOutErrors(unsigned mask) const {
   std::vector<double> errors = Errors(*solution);
   for (size_t row = 0; row < rows_.size(); ++row) {
     std::vector<double> scaled;
-    for (const int column : subset->columns)
-      scaled.push_back(rows_[row][column] / std::sqrt(matrix_[column * columns_ + column]));
+    for (const int column : subset->columns) scaled.push_back(rows_[row][column] / std::sqrt(Square(column)));
     const auto solved = SolvePositiveDefinite(subset->matrix, scaled, kDependent);
     if (!solved.has_value()) return {};
     const double leverage = weights_[row] * SumOf(scaled, *solved);

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/least_squares/least_squares.h"
+
 namespace penstock::worker {
 
 class SumToOne {
@@ -31,7 +33,7 @@ class SumToOne {
   // dependent.
   std::vector<double> LeftOutErrors(unsigned mask) const;
 
-  int columns() const { return columns_; }
+  int columns() const { return static_cast<int>(equations_.right.size()); }
 
  private:
   struct Prior {
@@ -43,16 +45,15 @@ class SumToOne {
     std::vector<int> columns;
     std::vector<double> matrix;
   };
-  void Add(const std::vector<double>& row, double weight);
+  // Of a column, summed up over the rows.
+  double Square(int column) const { return equations_.matrix[column * columns() + column]; }
   // Nothing where a column is 0 everywhere.
   std::optional<Subset> SubsetOf(unsigned mask) const;
 
   std::vector<std::vector<double>> rows_;
   std::vector<double> weights_;
+  NormalEquations equations_;
   std::vector<Prior> priors_;
-  int columns_ = 0;
-  std::vector<double> matrix_;
-  std::vector<double> right_;
 };
 
 }  // namespace penstock::worker

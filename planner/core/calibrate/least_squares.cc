@@ -51,19 +51,14 @@ class RelativeRows {
   double usual() const { return usual_; }
 
   std::vector<double> Fit() const {
-    std::vector<double> matrix(columns_ * columns_, 0.0);
-    std::vector<double> right(columns_, ridge_ * usual_);
-    for (size_t i = 0; i < columns_; ++i) matrix[i * columns_ + i] = ridge_;
+    NormalEquations equations(columns_, ridge_);
+    equations.right.assign(columns_, ridge_ * usual_);
     for (size_t row = 0; row < ratios_.size(); ++row) {
-      const double weight = weights_[row] * outlier_[row];
-      for (size_t i = 0; i < columns_; ++i) {
-        right[i] += weight * share(row, i) * ratios_[row];
-        for (size_t j = 0; j < columns_; ++j)
-          matrix[i * columns_ + j] += weight * share(row, i) * share(row, j);
-      }
+      equations.Add(absl::MakeConstSpan(shares_).subspan(row * columns_, columns_), ratios_[row],
+                    weights_[row] * outlier_[row]);
     }
     // The ridge makes it one that has a solution.
-    return SolvePositiveDefinite(std::move(matrix), std::move(right), 0)
+    return SolvePositiveDefinite(std::move(equations.matrix), std::move(equations.right), 0)
         .value_or(std::vector<double>(columns_, usual_));
   }
 

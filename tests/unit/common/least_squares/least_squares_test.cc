@@ -36,5 +36,13 @@ TEST(HuberWeights, NothingThatIsNearCountsLess) {
   EXPECT_THAT(HuberWeights({0, 0.1, 0, 0.4, 0}, 0.1), ElementsAre(1, 1, 1, DoubleNear(0.25, 1e-12), 1));
 }
 
+TEST(NormalEquationsTest, AreThoseOfRowsByTheirWeights) {
+  NormalEquations equations(2, /*ridge=*/0.5);
+  equations.Add({1, 2}, /*value=*/3, /*weight=*/1);
+  equations.Add({4, 0}, /*value=*/1, /*weight=*/2);
+  EXPECT_THAT(equations.matrix, testing::ElementsAre(33.5, 2, 2, 4.5));
+  EXPECT_THAT(equations.right, testing::ElementsAre(11, 6));
+}
+
 }  // namespace
 }  // namespace penstock
