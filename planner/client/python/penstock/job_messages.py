@@ -61,11 +61,15 @@ class RankProgram:
 
 @dataclass(frozen=True)
 class MeasuredInstruction:
-    """What one instruction took: `id` of its program, seconds from the rank's start of the iteration, seconds."""
+    """What one instruction took: `id` of its program, seconds from the rank's start of the iteration, seconds.
+
+    exchange  of a pass of a stage group: how many of the seconds the rank waited for what it exchanges with the group
+    """
 
     id: int
     start: float
     seconds: float
+    exchange: float | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,8 @@ def reports_of(
             _nanoseconds(f"measured[{place}].{field}", value)
             for field, value in (("start", one.start), ("seconds", one.seconds))
         )
-        report.instructions.add(id=one.id, start_ns=start, duration_ns=duration)
+        exchange = None if one.exchange is None else _nanoseconds(f"measured[{place}].exchange", one.exchange)
+        report.instructions.add(id=one.id, start_ns=start, duration_ns=duration, exchange_ns=exchange)
     if rank is None:
         for of_one_rank in ("instructions", "part_norms", "expert_rows", "fullest_expert_rows"):
             if getattr(report, of_one_rank):

@@ -229,6 +229,14 @@ class Programs(WithAJob):
                 job.report(plan.message.iteration, program.rank, seconds=2 * plan.predicted_seconds, measured=measured)
         self.assertGreater(plan.message.profile_version, 0)
 
+    def test_say_what_ranks_of_a_group_waited_for_each_other(self) -> None:
+        waited = penstock.MeasuredInstruction(0, 0.0, 2.0, exchange=0.5)
+        job = self.job()
+        next(job.ahead([batch(0)], rank=0))
+        job.report(0, 0, measured=[waited, penstock.MeasuredInstruction(1, 2.0, 1.0)])
+        with self.assertRaisesRegex(errors.InvalidArgument, r"instructions\[0\].exchange_ns is 2500000000: "):
+            job.report(0, 1, measured=[penstock.MeasuredInstruction(0, 0.0, 2.0, exchange=2.5)])
+
     def test_of_asyncio_are_the_same(self) -> None:
         async def iterations(job_id: str) -> list[tuple[int, tuple[int, ...]]]:
             async with penstock.AsyncClient(self.planner.address) as client:
@@ -314,6 +322,7 @@ class Failures(WithAJob):
             "validation.seconds": lambda: job.report(0, 0, validation=penstock.MeasuredValidation(loss=1.0, seconds=-1.0)),
             r"validation: lengths\[1\]": lambda: job.submit([penstock.ValidatedBatch([5], [5, -1])], 0),
             r"measured\[0\].start": lambda: job.report(0, 0, measured=[penstock.MeasuredInstruction(0, -1.0, 0.0)]),
+            r"measured\[0\].exchange": lambda: job.report(0, 0, measured=[penstock.MeasuredInstruction(0, 0.0, 1.0, -0.5)]),
             "rank": lambda: job.report(0, measured=[penstock.MeasuredInstruction(0, 0.0, 0.0)]),
             r"lengths\[3\]": lambda: job.submit([{3: -1}], 0),
         }.items():
