@@ -70,6 +70,63 @@ TEST_F(DiagnoseJobTest, NamesTheSlowRankFromThePlannersReportsAndFromTheTraceOfT
   EXPECT_THAT(read.output(), HasSubstr("rank 2 (replica 1, stage 0) computes 1.5"));
 }
 
+// Two tensor ranks each, which wait for each other in every pass.
+TEST_F(DiagnoseJobTest, NamesTheSlowRankInsideItsStageGroup) {
+  const std::string examples = absl::StrCat(PENSTOCK_SOURCE_DIR, "/examples");
+  // What it printed.
+  const auto train = [&](const std::string& job, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"up",
+                                          "--device",
+                                          "simulated",
+                                          "--profile",
+                                          examples + "/gpt_7b.json",
+                                          "--lengths",
+                                          examples + "/lengths.csv",
+                                          "--rows",
+                                          "0:64",
+                                          "--max-length",
+                                          "4096",
+                                          "--pp",
+                                          "2",
+                                          "--tp",
+                                          "2",
+                                          "--time-scale",
+                                          "0",
+                                          "--slow-rank",
+                                          "3:1.3",
+                                          "--planner",
+                                          planner_->address(),
+                                          "--job-id",
+                                          job,
+                                          "--run-dir",
+                                          folder_.Path(job)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    PenstockRun up(folder_, job, arguments);
+    EXPECT_EQ(up.Wait(), 0) << up.errors();
+    return up.output() + up.errors();
+  };
+  const auto diagnosed = [&](const std::string& job) {
+    PenstockRun asked(folder_, "asked_" + job, {"diagnose", "--planner", planner_->address(), "--job", job});
+    EXPECT_EQ(asked.Wait(), 0) << asked.errors();
+    return asked.output();
+  };
+  train("groups", {"--iterations", "6", "--fixed-costs"});
+  EXPECT_THAT(diagnosed("groups"), HasSubstr("rank 3 (replica 0, stage 1) computes 1.30 times"));
+  EXPECT_THAT(diagnosed("groups"), testing::Not(HasSubstr("rank 2 (replica 0, stage 1) computes")));
+  const std::string trace = folder_.Path("groups.json");
+  PenstockRun traced(folder_, "traced",
+                     {"trace", "--planner", planner_->address(), "--job", "groups", "--out", trace});
+  ASSERT_EQ(traced.Wait(), 0) << traced.errors();
+  PenstockRun read(folder_, "read", {"diagnose", "--trace", trace});
+  ASSERT_EQ(read.Wait(), 0) << read.errors();
+  EXPECT_THAT(read.output(), HasSubstr("rank 3 (replica 0, stage 1) computes 1.30 times"));
+
+  // Fitted costs name it, and it is slow all the same.
+  EXPECT_THAT(train("fitted", {"--iterations", "16"}),
+              HasSubstr("rank 3 takes 1.30 times as long as others"));
+  EXPECT_THAT(diagnosed("fitted"), HasSubstr("rank 3 (replica 0, stage 1) computes 1."));
+}
+
 TEST_F(DiagnoseJobTest, NamesTheFlagThatAsksForWhatIsNotThere) {
   const auto refused = [&](std::vector<std::string> arguments, int code) {
     arguments.insert(arguments.begin(), "diagnose");
