@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
@@ -45,14 +46,8 @@ class SizedPlans {
 
   // Of the first `count` batches; those that were planned before are not planned again.
   absl::StatusOr<int64_t> PlannedNs(uint64_t bytes, size_t count) {
+    PENSTOCK_RETURN_IF_ERROR(Prepare(bytes));
     Size& size = sizes_[bytes];
-    if (size.planner == nullptr) {
-      v1::JobSpec sized = job_;
-      sized.mutable_planning()->set_gradient_bucket_bytes(bytes);
-      PENSTOCK_ASSIGN_OR_RETURN(
-          size.planner,
-          core::Planner::Create(sized, core::Planner::Explain::kCauseAlone, run_tasks_, {}, &stages_));
-    }
     for (; size.batches < count; ++size.batches) {
       PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan,
                                 PlanAndCheck(*size.planner, batches_[size.batches], run_tasks_));
@@ -61,12 +56,42 @@ class SizedPlans {
     return size.planned_ns;
   }
 
+  // Of sizes whose buckets are the same on all stages one alone is kept: `now` if it is among them.
+  absl::StatusOr<std::vector<uint64_t>> Distinct(const std::vector<uint64_t>& sizes, uint64_t now) {
+    PENSTOCK_RETURN_IF_ERROR(Prepare(now));
+    std::set<std::vector<int64_t>> known = {sizes_[now].BucketsOfStages()};
+    std::vector<uint64_t> distinct;
+    for (const uint64_t bytes : sizes) {
+      PENSTOCK_RETURN_IF_ERROR(Prepare(bytes));
+      if (bytes == now || known.insert(sizes_[bytes].BucketsOfStages()).second) distinct.push_back(bytes);
+    }
+    return distinct;
+  }
+
  private:
   struct Size {
     std::unique_ptr<core::Planner> planner;
     size_t batches = 0;
     int64_t planned_ns = 0;
+
+    std::vector<int64_t> BucketsOfStages() const {
+      const core::CostModel& costs = planner->costs();
+      std::vector<int64_t> buckets;
+      for (int stage = 0; stage < costs.stages(); ++stage)
+        buckets.push_back(costs.ReduceTimes(stage, /*tensor=*/0).buckets);
+      return buckets;
+    }
   };
+
+  absl::Status Prepare(uint64_t bytes) {
+    Size& size = sizes_[bytes];
+    if (size.planner != nullptr) return absl::OkStatus();
+    v1::JobSpec sized = job_;
+    sized.mutable_planning()->set_gradient_bucket_bytes(bytes);
+    PENSTOCK_ASSIGN_OR_RETURN(size.planner, core::Planner::Create(sized, core::Planner::Explain::kCauseAlone,
+                                                                  run_tasks_, {}, &stages_));
+    return absl::OkStatus();
+  }
 
   const v1::JobSpec& job_;
   const v1::Topology& stages_;
@@ -121,22 +146,29 @@ absl::StatusOr<uint64_t> WalkToFastest(absl::Span<const uint64_t> sizes, uint64_
 
 absl::StatusOr<std::optional<SizedBuckets>> FastestBuckets(const v1::JobSpec& job, const v1::Topology& stages,
                                                            absl::Span<const v1::Batch> batches,
-                                                           const core::RunTasks& run_tasks) {
+                                                           const core::RunTasks& run_tasks,
+                                                           std::optional<int64_t> before_ns) {
   if (!SumsGradients(job) || job.profile().cluster().exchange_overlap() <= 0) return std::nullopt;
   const uint64_t now = BucketBytesOf(job);
   std::vector<uint64_t> sizes = OtherBucketSizes(job);
   if (sizes.empty()) return std::nullopt;
   sizes.insert(std::ranges::lower_bound(sizes, now), now);
   SizedPlans plans(job, stages, batches, run_tasks);
-  SizedBuckets fastest;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      fastest.bytes, WalkToFastest(sizes, now, [&](uint64_t bytes) { return plans.PlannedNs(bytes, 1); }));
+  PENSTOCK_ASSIGN_OR_RETURN(sizes, plans.Distinct(sizes, now));
+  SizedBuckets fastest = {.bytes = now};
+  if (sizes.size() > 1) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        fastest.bytes, WalkToFastest(sizes, now, [&](uint64_t bytes) { return plans.PlannedNs(bytes, 1); }));
+  }
+  if (!before_ns.has_value()) {
+    PENSTOCK_ASSIGN_OR_RETURN(before_ns, plans.PlannedNs(now, batches.size()));
+  }
+  const SizedBuckets same = {.bytes = now, .planned_ns = *before_ns, .before_ns = *before_ns};
+  if (fastest.bytes == now) return same;
+  fastest.before_ns = *before_ns;
   PENSTOCK_ASSIGN_OR_RETURN(fastest.planned_ns, plans.PlannedNs(fastest.bytes, batches.size()));
-  PENSTOCK_ASSIGN_OR_RETURN(fastest.before_ns, plans.PlannedNs(now, batches.size()));
   // The other batches may say otherwise.
-  if (fastest.planned_ns > fastest.before_ns)
-    return SizedBuckets{.bytes = now, .planned_ns = fastest.before_ns, .before_ns = fastest.before_ns};
-  return fastest;
+  return fastest.planned_ns > fastest.before_ns ? same : fastest;
 }
 
 }  // namespace penstock::cli

@@ -44,10 +44,12 @@ struct SizedBuckets {
 };
 
 // The size that is planned to be the fastest: found on the first batch, some plans of it, and planned for
-// all. Of a job of one mesh. `stages`: where they are, so that none are chosen for each size. Nothing: there
-// are no sizes to choose from, or passes hide nothing of sums. Possible errors: those of planning.
+// all. Of a job of one mesh. `stages`: where they are, so that none are chosen for each size. `before_ns`:
+// that of SizedBuckets, where it is known. Nothing: there are no sizes to choose from, or passes hide nothing
+// of sums. Possible errors: those of planning.
 absl::StatusOr<std::optional<SizedBuckets>> FastestBuckets(const v1::JobSpec& job, const v1::Topology& stages,
                                                            absl::Span<const v1::Batch> batches,
-                                                           const core::RunTasks& run_tasks);
+                                                           const core::RunTasks& run_tasks,
+                                                           std::optional<int64_t> before_ns = {});
 
 }  // namespace penstock::cli

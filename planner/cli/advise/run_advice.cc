@@ -63,16 +63,18 @@ v1::JobSpec WithNamedBuckets(v1::JobSpec job) {
   return job;
 }
 
-// Gives each of the ways the size of buckets with which it is planned to be the fastest.
+// Gives each of the ways the size of buckets with which it is planned to be the fastest. `trials`: of them.
 absl::Status GiveBuckets(const MeasuredRun& run, const v1::JobSpec& base,
-                         absl::Span<const v1::Topology> stages, TaskPool& pool,
+                         absl::Span<const Trial* const> trials, TaskPool& pool,
                          std::vector<OtherWay>& others) {
   std::vector<absl::Status> statuses(others.size());
   pool.Run(static_cast<int>(others.size()), [&](int i) {
     OtherWay& other = others[static_cast<size_t>(i)];
     const v1::JobSpec job = MakeJob(base, other.way, v1::EFFORT_NORMAL);
     if (!SumsGradients(job)) return;
-    const auto fastest = FastestBuckets(job, stages[static_cast<size_t>(i)], run.batches, pool.AsFunction());
+    const Trial& trial = *trials[static_cast<size_t>(i)];
+    const auto fastest =
+        FastestBuckets(job, trial.planner->topology(), run.batches, pool.AsFunction(), trial.makespan_ns);
     statuses[static_cast<size_t>(i)] = fastest.status();
     if (!fastest.ok()) return;
     other.way.gradient_bucket_bytes = fastest->has_value() ? (*fastest)->bytes : BucketBytesOf(job);
@@ -99,7 +101,7 @@ absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const C
   // Then its own way with choices left free is another one.
   const bool is_freer = IsFixed(run.job);
   std::vector<OtherWay> others;
-  std::vector<v1::Topology> stages;
+  std::vector<const Trial*> trials;
   for (const Trial& trial : result.finalists) {
     if (!is_freer && IsSameWay(trial.candidate, present)) continue;
     if (others.size() == static_cast<size_t>(options.ways)) break;
@@ -109,9 +111,9 @@ absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const C
                       .flags = SwitchFlags(run.job, trial.candidate)};
     if (IsThere(other, others)) continue;
     others.push_back(std::move(other));
-    stages.push_back(trial.planner->topology());
+    trials.push_back(&trial);
   }
-  if (buckets) PENSTOCK_RETURN_IF_ERROR(GiveBuckets(run, base, stages, pool, others));
+  if (buckets) PENSTOCK_RETURN_IF_ERROR(GiveBuckets(run, base, trials, pool, others));
   return others;
 }
 
