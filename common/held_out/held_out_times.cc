@@ -1,6 +1,8 @@
 #include "common/held_out/held_out_times.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -11,6 +13,9 @@ namespace penstock {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// job.proto, Mesh.
+constexpr uint32_t kMostHeldOutContexts = 1024;
 
 constexpr std::array kParts = {
     std::pair{HeldOutPart::kEncoderLayer, "encoder layer"}, std::pair{HeldOutPart::kLayer, "layer"},
@@ -48,11 +53,37 @@ bool ReadNumber(const Json& object, const char* key, double& value) {
   return true;
 }
 
-std::optional<HeldOutSample> ReadSample(const Json& lengths) {
-  const bool whole = lengths.is_array() && lengths.size() == 2 && lengths[0].is_number_unsigned() &&
-                     lengths[1].is_number_unsigned();
-  if (!whole) return std::nullopt;
-  return HeldOutSample{.source = lengths[0].get<uint32_t>(), .target = lengths[1].get<uint32_t>()};
+bool AreNumbers(const Json& numbers) {
+  return numbers.is_array() &&
+         std::ranges::all_of(numbers, [](const Json& number) { return number.is_number_unsigned(); });
+}
+
+// Lengths, and of a divided row its span.
+std::optional<HeldOutSample> ReadSample(const Json& numbers) {
+  if (!AreNumbers(numbers) || numbers.size() < 2 || numbers.size() > 3) return std::nullopt;
+  HeldOutSample sample = {.source = numbers[0].get<uint32_t>(), .target = numbers[1].get<uint32_t>()};
+  if (numbers.size() == 3) sample.span = numbers[2].get<uint32_t>();
+  return sample;
+}
+
+// Without it: a pass of whole rows.
+bool ReadContext(const Json& object, HeldOutPass& pass) {
+  if (!object.contains("context")) return true;
+  const Json& place = object["context"];
+  if (!AreNumbers(place) || place.size() != 2) return false;
+  pass.context = place[0].get<uint32_t>();
+  pass.contexts = place[1].get<uint32_t>();
+  return true;
+}
+
+// Spans are aligned powers of two, of which the context rank is one.
+bool IsShare(const HeldOutPass& pass) {
+  if (!std::has_single_bit(pass.contexts) || pass.contexts > kMostHeldOutContexts) return false;
+  if (pass.context >= pass.contexts) return false;
+  return std::ranges::all_of(pass.samples, [&](const HeldOutSample& sample) {
+    return std::has_single_bit(sample.span) &&
+           pass.context - pass.context % sample.span + sample.span <= pass.contexts;
+  });
 }
 
 bool ReadSamples(const Json& object, std::vector<HeldOutSample>& samples) {
@@ -71,7 +102,7 @@ std::optional<HeldOutPass> ReadPass(const Json& object) {
                      ReadName(kKinds, object, "pass", pass.kind) &&
                      ReadName(kRecomputes, object, "recompute", pass.recompute) &&
                      object.contains("packed") && object["packed"].is_boolean() &&
-                     ReadSamples(object, pass.samples) &&
+                     ReadSamples(object, pass.samples) && ReadContext(object, pass) && IsShare(pass) &&
                      ReadNumber(object, "loss_tokens", pass.loss_tokens) &&
                      ReadNumber(object, "duration_ns", pass.duration_ns);
   if (!whole) return std::nullopt;
@@ -84,8 +115,11 @@ Json ToObject(const HeldOutPass& pass) {
       {"part", NameOf(pass.part)},      {"pass", NameOf(pass.kind)}, {"recompute", NameOf(pass.recompute)},
       {"packed", pass.packed},          {"samples", Json::array()},  {"loss_tokens", pass.loss_tokens},
       {"duration_ns", pass.duration_ns}};
-  for (const HeldOutSample& sample : pass.samples)
-    object["samples"].push_back(Json::array({sample.source, sample.target}));
+  if (pass.contexts > 1) object["context"] = Json::array({pass.context, pass.contexts});
+  for (const HeldOutSample& sample : pass.samples) {
+    Json& numbers = object["samples"].emplace_back(Json::array({sample.source, sample.target}));
+    if (sample.span > 1) numbers.push_back(sample.span);
+  }
   return object;
 }
 

@@ -24,6 +24,8 @@ struct HeldOutSample {
   // Tokens; all of a decoder-only model are target tokens.
   uint32_t source = 0;
   uint32_t target = 0;
+  // Context ranks that its row is divided over.
+  uint32_t span = 1;
 };
 
 struct HeldOutPass {
@@ -33,6 +35,9 @@ struct HeldOutPass {
   // Samples in one row without padding; else one row each, of equal lengths.
   bool packed = false;
   std::vector<HeldOutSample> samples;
+  // Of a rank's share: which it is of so many context ranks. It has a part of each sample, or all of it.
+  uint32_t context = 0;
+  uint32_t contexts = 1;
   // Positions that the loss counts.
   double loss_tokens = 0;
   // Median of its repeats.

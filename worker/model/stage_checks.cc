@@ -1,6 +1,7 @@
 #include "worker/model/stage_checks.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -177,6 +178,15 @@ absl::Status CheckTensorRanks(const ModelConfig& config, int tensors) {
   return absl::InvalidArgumentError(absl::StrCat(
       fault, " cannot be divided over ", tensors,
       " tensor ranks; the nearest degrees that can divide the model: ", NearestTensorRanks(config, tensors)));
+}
+
+absl::Status CheckContextRanks(const ModelConfig& config, int contexts) {
+  if (contexts < 1 || !std::has_single_bit(static_cast<unsigned>(contexts))) {
+    return absl::InvalidArgumentError(absl::StrCat(contexts, " context ranks: expected a power of two"));
+  }
+  if (contexts == 1 || config.architecture == Architecture::kGpt) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(contexts, " context ranks: the samples of a T5 cannot be divided over several"));
 }
 
 absl::Status CheckExpertRanks(const ModelConfig& config, const GroupPlace& place) {

@@ -16,6 +16,8 @@ absl::Status CheckModelConfig(const ModelConfig& config);
 absl::Status CheckStageRange(const ModelConfig& config, const StageRange& range);
 // That `tensors` tensor ranks can divide the model; names the degrees next to it that can.
 absl::Status CheckTensorRanks(const ModelConfig& config, int tensors);
+// That stage groups of the model can have so many context ranks: a power of two, and of a T5 one.
+absl::Status CheckContextRanks(const ModelConfig& config, int contexts);
 // That the ranks of the stage group can divide the experts as `place` says.
 absl::Status CheckExpertRanks(const ModelConfig& config, const GroupPlace& place);
 // No sample is longer than the model's maximum.

@@ -7,6 +7,8 @@
 
 #include "common/status/status_macros.h"
 #include "worker/model/architecture.h"
+#include "worker/model/stage_checks.h"
+#include "worker/profile/context_shares.h"
 #include "worker/profile/held_out_shapes.h"
 #include "worker/profile/shape_visits.h"
 #include "worker/profile/stage_run.h"
@@ -16,6 +18,8 @@ namespace {
 
 constexpr int64_t kMostHeldOutTokens = 8192;
 constexpr double kLayersShareOfTime = 0.75;
+// Of the time of whole layers, beside it, for each number of context ranks.
+constexpr double kSharesOfTime = 0.3;
 
 struct HeldOutPartRun {
   HeldOutPart part;
@@ -23,16 +27,28 @@ struct HeldOutPartRun {
   double budget_ns = 0;
   // Null: that of all parts but layers without experts.
   const ModelConfig* model = nullptr;
+  // Above 1: shares of one of so many context ranks.
+  int contexts = 1;
 };
 
+GroupPlace PlaceOf(const HeldOutPartRun& part) {
+  if (part.contexts == 1) return {};
+  return {.context = MeasuredContext(part.contexts), .contexts = part.contexts};
+}
+
 // A pass of the shape, without its kind and time.
-HeldOutPass PassOf(HeldOutPart part, const MicroBatch& shape, int64_t loss_tokens) {
-  HeldOutPass pass = {.part = part,
+HeldOutPass PassOf(const HeldOutPartRun& part, const MicroBatch& shape, int64_t loss_tokens) {
+  HeldOutPass pass = {.part = part.part,
                       .packed = shape.layout == Layout::kPacked,
                       .samples = {},
+                      .context = static_cast<uint32_t>(PlaceOf(part).context),
+                      .contexts = static_cast<uint32_t>(part.contexts),
                       .loss_tokens = static_cast<double>(loss_tokens)};
-  for (size_t i = 0; i < shape.sample_ids.size(); ++i)
-    pass.samples.push_back({.source = shape.input_tokens[i], .target = shape.target_tokens[i]});
+  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+    pass.samples.push_back({.source = shape.input_tokens[i],
+                            .target = shape.target_tokens[i],
+                            .span = shape.spans.empty() ? 1 : shape.spans[i].ranks});
+  }
   return pass;
 }
 
@@ -77,16 +93,20 @@ class HeldOutMeasurement {
 
   absl::Status Measure(const HeldOutPartRun& part) {
     const ModelConfig& model = part.model != nullptr ? *part.model : config_;
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run,
-                              StageRun::Create(model, part.range, {}, copies_, place_, time_.clocks()));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        StageRun run, StageRun::Create(model, part.range, PlaceOf(part), copies_, place_, time_.clocks()));
+    const std::vector<MicroBatch> shapes =
+        part.contexts > 1 ? HeldOutShares(model, part.contexts, kMostHeldOutTokens) : shapes_;
+    // No sample is long enough to be divided.
+    if (shapes.empty()) return absl::OkStatus();
     KeptTimes keeps_nothing;
     PENSTOCK_ASSIGN_OR_RETURN(const VisitedShapes visited,
-                              VisitShapes(run, shapes_, KindsOf(part.part), /*figures=*/nullptr,
+                              VisitShapes(run, shapes, KindsOf(part.part), /*figures=*/nullptr,
                                           part.budget_ns, {&keeps_nothing, ""}));
     interference_.Add(visited.interference);
     for (size_t i = 0; i < visited.shapes.size(); ++i) {
       const ShapeTimes& times = visited.shapes[i];
-      AddPasses(PassOf(part.part, shapes_[i], times.loss_tokens), times.kinds, times_);
+      AddPasses(PassOf(part, shapes[i], times.loss_tokens), times.kinds, times_);
     }
     return absl::OkStatus();
   }
@@ -115,6 +135,8 @@ class HeldOutMeasurement {
 
 absl::StatusOr<HeldOutTimes> MeasureHeldOut(const ModelConfig& config, const HeldOutSettings& settings,
                                             const MeasuredDevice& device, NanosecondClock clock) {
+  for (const int contexts : settings.context_ranks)
+    PENSTOCK_RETURN_IF_ERROR(CheckContextRanks(config, contexts));
   at::set_num_threads(settings.threads.threads);
   HeldOutMeasurement measurement(config, settings, device, std::move(clock));
   const ModelConfig& measured = measurement.config();
@@ -128,6 +150,12 @@ absl::StatusOr<HeldOutTimes> MeasureHeldOut(const ModelConfig& config, const Hel
   const double layer_ns = t5 || dense ? layers_ns / 2 : layers_ns;
   const int64_t layer = t5 ? measured.layers - 1 : 0;
   PENSTOCK_RETURN_IF_ERROR(measurement.Measure({HeldOutPart::kLayer, {layer, 1, false, false}, layer_ns}));
+  for (const int contexts : settings.context_ranks) {
+    PENSTOCK_RETURN_IF_ERROR(measurement.Measure({.part = HeldOutPart::kLayer,
+                                                  .range = {layer, 1, false, false},
+                                                  .budget_ns = kSharesOfTime * layer_ns,
+                                                  .contexts = contexts}));
+  }
   if (dense) {
     const ModelConfig without = WithoutExperts(config);
     PENSTOCK_RETURN_IF_ERROR(

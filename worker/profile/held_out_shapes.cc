@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/profile/context_shares.h"
 #include "worker/profile/measured_shapes.h"
+#include "worker/program/share.h"
 
 namespace penstock::worker {
 namespace {
@@ -60,7 +62,33 @@ std::vector<int64_t> HeldOutLengths(int64_t longest) {
   return lengths;
 }
 
+// Long rows are divided, of several such every third over half of the ranks; those that are too short lie
+// whole on the rank that is measured.
+std::vector<Span> SpansOf(const MicroBatch& shape, int contexts) {
+  const int context = MeasuredContext(contexts);
+  std::vector<Span> spans;
+  size_t divided = 0;
+  for (const uint32_t length : shape.target_tokens) {
+    int ranks = length >= ShortestDividedRow(contexts) ? contexts : 1;
+    if (ranks > 1 && ++divided % 3 == 0) ranks /= 2;
+    spans.push_back({static_cast<uint32_t>(context - context % ranks), static_cast<uint32_t>(ranks)});
+  }
+  return spans;
+}
+
 }  // namespace
+
+std::vector<MicroBatch> HeldOutShares(const ModelConfig& config, int contexts, int64_t most_tokens) {
+  std::vector<MicroBatch> shapes = HeldOutShapes(config, most_tokens);
+  for (const int64_t length : HeldOutLengths(config.max_sequence_length))
+    shapes.push_back(PaddedShape(1, {0, length}));
+  for (MicroBatch& shape : shapes) shape.spans = SpansOf(shape, contexts);
+  std::erase_if(shapes, [](const MicroBatch& shape) { return !AnyRowIsDivided(shape); });
+  const int context = MeasuredContext(contexts);
+  std::ranges::stable_sort(shapes, {},
+                           [&](const MicroBatch& shape) { return TokensOn(shape, Side::kTarget, context); });
+  return shapes;
+}
 
 std::vector<MicroBatch> HeldOutShapes(const ModelConfig& config, int64_t most_tokens) {
   Mixed mixed;

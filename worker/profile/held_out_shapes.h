@@ -13,4 +13,8 @@ namespace penstock::worker {
 // computed tokens, ascending. T5: sources and targets of different lengths. The same on every machine.
 std::vector<MicroBatch> HeldOutShapes(const ModelConfig& config, int64_t most_tokens);
 
+// The same and single rows, the long ones of which are divided over `contexts` ranks or half of them; by
+// tokens that MeasuredContext has, ascending. Decoder-only models.
+std::vector<MicroBatch> HeldOutShares(const ModelConfig& config, int contexts, int64_t most_tokens);
+
 }  // namespace penstock::worker

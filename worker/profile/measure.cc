@@ -16,6 +16,7 @@
 #include "common/status/status_macros.h"
 #include "worker/model/architecture.h"
 #include "worker/model/stage_checks.h"
+#include "worker/profile/context_shares.h"
 #include "worker/profile/fit.h"
 #include "worker/profile/measure_copies.h"
 #include "worker/profile/measure_link.h"
@@ -23,8 +24,10 @@
 #include "worker/profile/measure_optimizer.h"
 #include "worker/profile/measured_passes.h"
 #include "worker/profile/measured_shapes.h"
+#include "worker/profile/measured_shares.h"
 #include "worker/profile/measuring_time.h"
 #include "worker/profile/memory.h"
+#include "worker/profile/stage_figures.h"
 #include "worker/profile/stage_run.h"
 #include "worker/profile/windowed_layers.h"
 
@@ -38,39 +41,23 @@ constexpr const char* kPulse = "pulse";
 constexpr double kLayerShare = 0.55;
 constexpr double kHeadShare = 0.3;
 constexpr double kEmbeddingShare = 0.1;
-// Of the time of whole layers, what each tensor degree takes beside it, and what bytes take.
+// Of the time of whole layers, what each tensor degree takes beside it, each number of context ranks, and
+// what bytes take.
 constexpr double kTensorShare = 0.3;
+constexpr double kShareShare = 0.3;
 constexpr double kMemoryShare = 0.1;
 
-MeasuredLayer ToLayer(const MeasuredPasses& passes) {
+MeasuredLayer ToLayer(const MeasuredPasses& passes, const LayerPoints& shares) {
   MeasuredLayer layer;
-  layer.forward = FitTime(passes.forward);
-  layer.backward = {FitTime(passes.backward_input), FitTime(passes.backward_weight)};
+  layer.forward = FitTime(Joined(passes.forward, shares.forward));
+  layer.backward = {FitTime(Joined(passes.backward_input, shares.backward_input)),
+                    FitTime(Joined(passes.backward_weight, shares.backward_weight))};
   layer.backward_ratio_none = passes.backward_none_ns / passes.forward_ns;
   layer.backward_ratio_selective = passes.backward_selective_ns / passes.forward_ns;
   layer.backward_ratio_full = passes.backward_full_ns / passes.forward_ns;
   layer.backward_input_share =
       passes.backward_input_ns / (passes.backward_input_ns + passes.backward_weight_ns);
   return layer;
-}
-
-// `biased`: the scores of its own tokens have a bias, which calls make for all of their rows. Those of a
-// source that a decoder attends to never have one.
-FiguresOfStage FiguresOfLayer(const ShapeWindows& windows, bool biased) {
-  return [=](const MicroBatch& shape, int64_t) {
-    TokenFigures figures = FiguresOf(shape, windows);
-    figures.source_call_square = 0;
-    if (!biased) figures.target_call_square = 0;
-    return figures;
-  };
-}
-
-TokenFigures SourceFigures(const MicroBatch& shape, int64_t) {
-  const TokenFigures figures = FiguresOf(shape);
-  return {.source = figures.source,
-          .source_square = figures.source_square,
-          .packed_rows = figures.packed_rows,
-          .source_call_square = figures.source_call_square};
 }
 
 int64_t LongestOf(const std::vector<MicroBatch>& shapes) {
@@ -80,17 +67,6 @@ int64_t LongestOf(const std::vector<MicroBatch>& shapes) {
                         *std::ranges::max_element(shape.target_tokens)});
   }
   return longest;
-}
-
-// Head and embedding do not care how tokens are divided into rows. Their times include the LOADs of the
-// stages that have them, which grow with the same tokens.
-TokenFigures LossFigures(const MicroBatch&, int64_t loss_tokens) {
-  return {.target = static_cast<double>(loss_tokens)};
-}
-
-TokenFigures EmbeddedFigures(const MicroBatch& shape, int64_t) {
-  const TokenFigures figures = FiguresOf(shape);
-  return {.target = figures.source > 0 ? figures.source : figures.target};
 }
 
 // What is measured one after the other, with its share of the time.
@@ -105,6 +81,7 @@ class Measurement {
         layers_(config.encoder_layers + config.layers),
         budget_ns_(settings.seconds * 1e9),
         degrees_(settings.tensor_degrees),
+        context_ranks_(settings.context_ranks),
         expert_ranks_(settings.expert_ranks),
         kept_(settings.kept != nullptr ? *settings.kept : keeps_nothing_),
         time_(device, {.threads = settings.threads, .shared_cores = settings.shared_cores}, std::move(clock),
@@ -130,7 +107,7 @@ class Measurement {
     const Part part = {"encoder", {0, 1, false, false}, SourceFigures, kLayerShare / 2};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
-    MeasuredLayer layer = ToLayer(passes);
+    MeasuredLayer layer = ToLayer(passes, {});
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
     layer.parameter_bytes = EncoderParameterBytes(config_);
     PENSTOCK_ASSIGN_OR_RETURN(layer.bytes, BytesOf(run, part, EncoderLayerBytes(config_, ScoresPerChunk())));
@@ -225,6 +202,7 @@ class Measurement {
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part));
     PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
     PENSTOCK_ASSIGN_OR_RETURN(LayerBytes bytes, BytesOf(run, part, counted));
+    PENSTOCK_ASSIGN_OR_RETURN(LayerPoints shares, Shares(run, part, passes, windows.first()));
     if (windows.differ()) {
       const Part other = {absl::StrCat(name, " without window"),
                           {windows.without_window, 1, false, false},
@@ -233,11 +211,13 @@ class Measurement {
                           &model};
       PENSTOCK_ASSIGN_OR_RETURN(StageRun without, Create(other));
       PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses whole, Shapes(without, other, /*layer=*/true));
+      PENSTOCK_ASSIGN_OR_RETURN(const LayerPoints of_whole, Shares(without, other, whole, {}));
+      shares = MeanOfPoints(shares, of_whole, windows);
       passes = MeanOfLayers(passes, whole, windows);
       PENSTOCK_ASSIGN_OR_RETURN(const LayerBytes of_other, BytesOf(without, other, counted));
       bytes = LargerOf(bytes, of_other);
     }
-    MeasuredLayer layer = ToLayer(passes);
+    MeasuredLayer layer = ToLayer(passes, shares);
     layer.bytes = bytes;
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
     if (model.experts > 0) PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, layer));
@@ -270,6 +250,26 @@ class Measurement {
     const std::string differences = DifferencesOf(bytes, counted);
     if (!differences.empty()) memory_.push_back(absl::StrCat(part.name, ": ", differences));
     return bytes;
+  }
+
+  // Of one rank of each number of context ranks, on shapes that `passes` are of.
+  absl::StatusOr<LayerPoints> Shares(StageRun& whole, const Part& part, const MeasuredPasses& passes,
+                                     const ShapeWindows& windows) {
+    LayerPoints points;
+    for (const int contexts : context_ranks_) {
+      const GroupPlace place = {.context = MeasuredContext(contexts), .contexts = contexts};
+      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part, place));
+      const ShareMeasurement measurement = {.figures = part.figures,
+                                            .share_figures = FiguresOfShare(windows, place.context),
+                                            .budget_ns = kShareShare * part.share * budget_ns_,
+                                            .kept = {&kept_, absl::StrCat(part.name, " context ", contexts)}};
+      PENSTOCK_ASSIGN_OR_RETURN(
+          const LayerPoints shares,
+          MeasureShares(whole, rank, absl::MakeConstSpan(shapes_).first(passes.forward.size()), passes,
+                        measurement));
+      points.Add(shares);
+    }
+    return points;
   }
 
   // At each degree, on shapes that `passes` are of.
@@ -327,6 +327,7 @@ class Measurement {
   const int64_t layers_;
   const double budget_ns_;
   const std::vector<int> degrees_;
+  const std::vector<int> context_ranks_;
   const int expert_ranks_;
   KeptTimes keeps_nothing_;
   KeptTimes& kept_;
@@ -345,6 +346,9 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
                                                const MeasuredDevice& device, NanosecondClock clock) {
   for (const int degree : settings.tensor_degrees) {
     PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, degree));
+  }
+  for (const int contexts : settings.context_ranks) {
+    PENSTOCK_RETURN_IF_ERROR(CheckContextRanks(config, contexts));
   }
   PENSTOCK_RETURN_IF_ERROR(
       CheckExpertRanks(config, {.contexts = settings.expert_ranks, .experts = settings.expert_ranks}));

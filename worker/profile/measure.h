@@ -21,6 +21,9 @@ struct MeasureSettings {
   bool shared_cores = false;
   // At which a rank's part of each layer is measured too, ascending; 1 is the whole layer, which always is.
   std::vector<int> tensor_degrees = {};
+  // Of decoder-only models: shares of one of so many context ranks are measured too, ascending, each in less
+  // than a third of the time of whole layers beside it. Forms are then fitted to both.
+  std::vector<int> context_ranks = {};
   // So many ranks divide the experts: measured beside whole layers and each of these degrees that they can go
   // with; 1: none do.
   int expert_ranks = 1;
@@ -43,7 +46,8 @@ struct MeasureSettings {
 // time where one thread of the host computes all on a core of its own, so that a stranger's work on that core
 // is not counted, and else the time that passes. Where the thread gets little of its core it takes up to
 // three times `seconds`. Blocks. Possible errors: INVALID_ARGUMENT (a degree that cannot divide the model;
-// names those next to it that can), RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
+// names those next to it that can; context ranks that it cannot have), RESOURCE_EXHAUSTED (memory),
+// UNAVAILABLE (no loopback), INTERNAL.
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const MeasureSettings& settings,
                                                const MeasuredDevice& device = {},
                                                NanosecondClock clock = nullptr);

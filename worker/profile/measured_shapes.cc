@@ -87,6 +87,12 @@ MicroBatch PackedShape(const std::vector<ShapeLengths>& lengths) {
   return shape;
 }
 
+double TargetSquare(double length, const ShapeWindows& windows) {
+  const double beyond = windows.window > 0 ? std::max(0.0, length - static_cast<double>(windows.window)) : 0;
+  const double share = static_cast<double>(windows.windowed) / static_cast<double>(windows.layers);
+  return length * length - share * beyond * beyond;
+}
+
 TokenFigures FiguresOf(const MicroBatch& shape, const ShapeWindows& windows) {
   TokenFigures figures;
   for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
@@ -95,10 +101,7 @@ TokenFigures FiguresOf(const MicroBatch& shape, const ShapeWindows& windows) {
     figures.source += source;
     figures.target += target;
     figures.source_square += source * source;
-    const double beyond =
-        windows.window > 0 ? std::max(0.0, target - static_cast<double>(windows.window)) : 0;
-    const double share = static_cast<double>(windows.windowed) / static_cast<double>(windows.layers);
-    figures.target_square += target * target - share * beyond * beyond;
+    figures.target_square += TargetSquare(target, windows);
     figures.cross += source * target;
   }
   const auto rows = static_cast<double>(shape.sample_ids.size());

@@ -26,6 +26,8 @@ struct ShapeWindows {
   int64_t windowed = 1;
   int64_t layers = 1;
 };
+// Of a row of so many target tokens.
+double TargetSquare(double length, const ShapeWindows& windows);
 TokenFigures FiguresOf(const MicroBatch& shape, const ShapeWindows& windows = {});
 
 // Rectangles of 1, 4 and 16 rows, packed samples of mixed lengths and many packed ones of about one length,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
 #include "common/held_out/disturbance.h"
+#include "common/held_out/measured_contexts.h"
 #include "common/version/version.h"
 
 namespace penstock::worker {
@@ -63,7 +64,7 @@ std::string CommentOf(const Provenance& provenance, const std::string& hardware)
       provenance.memory_differences.empty()
           ? ""
           : absl::StrCat("; bytes by the allocator, ", provenance.memory_differences));
-  return WithDisturbance(comment, provenance.disturbance);
+  return WithDisturbance(WithMeasuredContexts(comment, provenance.contexts), provenance.disturbance);
 }
 
 }  // namespace penstock::worker

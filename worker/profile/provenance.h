@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -15,6 +16,8 @@ struct Provenance {
   bool shared_cores = false;
   // That measured at the same time, this one among them.
   uint32_t workers = 1;
+  // Shares of which context ranks were measured too.
+  std::vector<uint32_t> contexts = {};
   // Of the worker; empty: not known.
   std::string compiler = {};
   // Of LibTorch.

@@ -83,14 +83,17 @@ absl::StatusOr<StageRun> StageRun::Create(const ModelConfig& config, const Stage
   return StageRun(config, range, std::move(rank), place, clocks, std::move(stages));
 }
 
-// The first of several context ranks has all rows: those that divide experts have as many tokens each.
-MicroBatch StageRun::OnFirstContext(MicroBatch shape) const {
-  if (rank_->place().contexts > 1) shape.spans.assign(RowLengths(shape, Side::kTarget).size(), Span{0, 1});
+// Those that divide experts have as many tokens each.
+MicroBatch StageRun::WithSpans(MicroBatch shape) const {
+  const GroupPlace place = rank_->place();
+  if (place.contexts == 1 || !shape.spans.empty()) return shape;
+  const Span own = {static_cast<uint32_t>(place.context), 1};
+  shape.spans.assign(RowLengths(shape, Side::kTarget).size(), own);
   return shape;
 }
 
 absl::Status StageRun::Prepare(const MicroBatch& given) {
-  shape_ = OnFirstContext(given);
+  shape_ = WithSpans(given);
   // A batch of its own, so that losses of routers, where there are some, are measured too.
   for (size_t i = 0; i < shape_.sample_ids.size(); ++i)
     shape_.batch_tokens += uint64_t{shape_.input_tokens[i]} + shape_.target_tokens[i];

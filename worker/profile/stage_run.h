@@ -64,10 +64,12 @@ class StageRun {
 
   const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }
   const MeasuringClocks& clocks() const { return clocks_; }
+  GroupPlace place() const { return rank_->place(); }
   // Positions that the loss counts, of the micro-batch that is prepared.
   int64_t loss_tokens() const { return tokens_.labels.defined() ? tokens_.labels.size(0) : 0; }
 
-  // Before the passes of a micro-batch. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
+  // Before the passes of a micro-batch. Of several context ranks the one of this run has all rows of a shape
+  // without spans. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
   absl::Status Prepare(const MicroBatch& given);
   // The one that is prepared, with the next of the stages; of a GPU with some in a row, and the mean counts.
   // The forward pass of a stage that embeds tokens, or has a loss, includes its LOAD, which takes no time in
@@ -88,7 +90,7 @@ class StageRun {
     SplitBackward::PutAside put_aside = {};
   };
 
-  MicroBatch OnFirstContext(MicroBatch shape) const;
+  MicroBatch WithSpans(MicroBatch shape) const;
   absl::Status Load(StageInFlight& pass) const;
   absl::Status Forward(const LayerRecompute& recompute, StageInFlight& pass) const;
   absl::Status Backward(StageInFlight& pass) const;

@@ -62,4 +62,11 @@ MeasuredPasses MeanOfLayers(const MeasuredPasses& windowed, const MeasuredPasses
   return mean;
 }
 
+LayerPoints MeanOfPoints(const LayerPoints& windowed, const LayerPoints& without,
+                         const WindowedLayers& layers) {
+  return {.forward = MeanPoints(windowed.forward, without.forward, layers),
+          .backward_input = MeanPoints(windowed.backward_input, without.backward_input, layers),
+          .backward_weight = MeanPoints(windowed.backward_weight, without.backward_weight, layers)};
+}
+
 }  // namespace penstock::worker

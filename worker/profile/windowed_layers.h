@@ -6,6 +6,7 @@
 
 #include "worker/profile/measured_passes.h"
 #include "worker/profile/measured_shapes.h"
+#include "worker/profile/measured_shares.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -29,5 +30,9 @@ WindowedLayers WindowedLayersOf(const ModelConfig& config);
 // missing.
 MeasuredPasses MeanOfLayers(const MeasuredPasses& windowed, const MeasuredPasses& without,
                             const WindowedLayers& layers);
+
+// Likewise of shares, in one order.
+LayerPoints MeanOfPoints(const LayerPoints& windowed, const LayerPoints& without,
+                         const WindowedLayers& layers);
 
 }  // namespace penstock::worker

@@ -37,6 +37,12 @@ std::vector<int> TensorDegrees(const ProfileOptions& options, const ModelConfig&
   return {degrees.begin(), degrees.end()};
 }
 
+// Likewise.
+std::vector<int> ContextRanks(const ProfileOptions& options) {
+  const std::set<int> ranks(options.context.begin(), options.context.end());
+  return {ranks.begin(), ranks.end()};
+}
+
 // Of the file, with its errors named by it.
 absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelSpec& model, const std::string& file) {
   const absl::StatusOr<ModelConfig> config = ModelFromProto(model);
@@ -46,11 +52,11 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelSpec& model, const std::stri
 // Of the same model, settings and machine.
 absl::StatusOr<KeptTimes> KeptBefore(const ProfileOptions& options, const v1::ModelSpec& model) {
   if (options.so_far.empty()) return KeptTimes();
-  const std::string of =
-      absl::StrCat(model.ShortDebugString(), "; ", HardwareOf(options.device), ", ", options.device,
-                   ", threads ", options.threads, options.shared_cores ? ", shared" : "", ", side by side ",
-                   options.side_by_side, ", tensor ", absl::StrJoin(options.tensor, ","), ", expert ",
-                   options.expert, ", LibTorch ", TORCH_VERSION, ", ", VersionOf("penstock-worker"));
+  const std::string of = absl::StrCat(
+      model.ShortDebugString(), "; ", HardwareOf(options.device), ", ", options.device, ", threads ",
+      options.threads, options.shared_cores ? ", shared" : "", ", side by side ", options.side_by_side,
+      ", tensor ", absl::StrJoin(options.tensor, ","), ", context ", absl::StrJoin(options.context, ","),
+      ", expert ", options.expert, ", LibTorch ", TORCH_VERSION, ", ", VersionOf("penstock-worker"));
   absl::StatusOr<KeptTimes> kept = KeptTimes::Open(options.so_far, of);
   if (!kept.ok()) return AnnotateError(kept.status(), "--so-far");
   if (kept->found() > 0)
@@ -74,6 +80,7 @@ absl::Status RunProfile(const ProfileOptions& options) {
                                     .threads = static_cast<int>(options.threads),
                                     .shared_cores = options.shared_cores,
                                     .tensor_degrees = TensorDegrees(options, config),
+                                    .context_ranks = ContextRanks(options),
                                     .expert_ranks = options.expert,
                                     .side_by_side = options.side_by_side,
                                     .links = !options.without_links,
@@ -84,6 +91,7 @@ absl::Status RunProfile(const ProfileOptions& options) {
                                  .threads = settings.threads,
                                  .shared_cores = options.shared_cores,
                                  .workers = options.side_by_side,
+                                 .contexts = {settings.context_ranks.begin(), settings.context_ranks.end()},
                                  .compiler = kCompiler,
                                  .libtorch = TORCH_VERSION,
                                  .measured_at = absl::Now(),
@@ -103,7 +111,8 @@ absl::Status RunProfileCheck(const ProfileOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
   const HeldOutSettings settings = {
       .seconds = options.seconds,
-      .threads = {.threads = static_cast<int>(options.threads), .shared_cores = options.shared_cores}};
+      .threads = {.threads = static_cast<int>(options.threads), .shared_cores = options.shared_cores},
+      .context_ranks = ContextRanks(options)};
   PENSTOCK_ASSIGN_OR_RETURN(const HeldOutTimes times, MeasureHeldOut(config, settings, device));
   return WriteFileAtomically(options.out, ToJson(times));
 }

@@ -18,6 +18,7 @@ namespace {
 constexpr int kWrongUsage = 2;
 // As planners have it.
 constexpr int kMostTensorRanks = 64;
+constexpr int kMostContextRanks = 1024;
 constexpr int kMostExpertRanks = 1 << 16;
 
 // "cuda:0".
@@ -167,6 +168,11 @@ void AddMeasureFlags(CLI::App* command, ProfileOptions& profile) {
                    "says so, and collectives are measured over as many ranks")
       ->check(CLI::Range(1U, 1U << 10))
       ->capture_default_str();
+  command
+      ->add_option("--context", profile.context,
+                   "Measure too what one of so many context ranks computes, such as 2,4")
+      ->delimiter(',')
+      ->check(CLI::Range(2, kMostContextRanks));
 }
 
 CLI::App* AddProfileCheckCommand(CLI::App& app, ProfileOptions& profile) {

@@ -83,6 +83,8 @@ struct ProfileOptions {
   std::string device = "cpu";
   // Tensor degrees at which layers are measured too; empty: 2 and 4, where they can divide the model.
   std::vector<int> tensor = {};
+  // Shares of one of so many context ranks are measured too.
+  std::vector<int> context = {};
   // So many ranks divide the experts.
   int expert = 1;
   // Ranks take turns on the cores of this machine, and measure side by side.

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "common/files/files.h"
 #include "common/files/scratch_folder.h"
+#include "common/held_out/measured_contexts.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/adapter_flags.h"
@@ -60,6 +62,7 @@ struct MeasureFlags {
   uint32_t max_length = 0;
   AdapterFlags adapters;
   std::vector<uint32_t> tensor_degrees = {1};
+  std::vector<uint32_t> context_ranks;
   uint32_t expert = 1;
   // Iterations; 0: none.
   uint64_t rehearsal = 8;
@@ -69,6 +72,8 @@ struct MeasureFlags {
 
 struct CheckFlags {
   MachineFlags machine;
+  // Empty: those that the profile was measured for.
+  std::vector<uint32_t> context_ranks;
   std::string file;
   std::string times;
   std::string save_times;
@@ -144,6 +149,18 @@ void SayThatItGoesOn(bool goes_on) {
   if (goes_on) std::cerr << "penstock: going on with the measurement that was interrupted\n";
 }
 
+// Ascending, each once; with one context rank all rows are whole.
+std::vector<uint32_t> AboveOne(const std::vector<uint32_t>& ranks) {
+  std::set<uint32_t> several(ranks.begin(), ranks.end());
+  several.erase(1);
+  return {several.begin(), several.end()};
+}
+
+// A flag that both commands have.
+void AddContextRanks(CLI::App& command, const std::string& purpose, std::vector<uint32_t>& ranks) {
+  command.add_option("--cp", ranks, purpose)->delimiter(',')->check(CLI::Range(1U, 1U << 10));
+}
+
 std::string SayDisturbed(const std::string& disturbance) {
   return absl::StrCat("disturbed: ", disturbance,
                       "; measure again on a quiet machine, or with --workers as many as share its cores");
@@ -202,6 +219,7 @@ absl::Status RunMeasure(const MeasureFlags& flags) {
                                      .copies = flags.machine.workers,
                                      .gpus = gpus,
                                      .tensor_degrees = flags.tensor_degrees,
+                                     .context_ranks = AboveOne(flags.context_ranks),
                                      .expert = flags.expert,
                                      .seconds = flags.machine.seconds,
                                      .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
@@ -226,7 +244,10 @@ absl::StatusOr<HeldOutTimes> ReadTimes(const std::string& path) {
   return times.ok() ? times : absl::StatusOr<HeldOutTimes>(AnnotateError(times.status(), path));
 }
 
-absl::StatusOr<HeldOutTimes> MeasureTimes(const CheckFlags& flags, const v1::ModelSpec& model) {
+absl::StatusOr<HeldOutTimes> MeasureTimes(const CheckFlags& flags, const v1::ProfileFile& file) {
+  const std::vector<uint32_t> ranks = flags.context_ranks.empty()
+                                          ? MeasuredContextsOf(file.profile().comment())
+                                          : AboveOne(flags.context_ranks);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> gpus, flags.machine.Gpus());
   PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
   PENSTOCK_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make("penstock-check"));
@@ -235,7 +256,8 @@ absl::StatusOr<HeldOutTimes> MeasureTimes(const CheckFlags& flags, const v1::Mod
   PENSTOCK_RETURN_IF_ERROR(
       RunMeasuringWorkers({.worker_binary = worker,
                            .command = "profile-check",
-                           .model = model,
+                           .arguments = ContextArguments(ranks),
+                           .model = file.model(),
                            .threads = flags.machine.ThreadsOfEach(),
                            .copies = flags.machine.workers,
                            .gpus = gpus,
@@ -257,7 +279,7 @@ absl::Status RunCheck(const CheckFlags& flags) {
   if (!flags.save_times.empty())
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(flags.save_times), "--save-times"));
   absl::StatusOr<HeldOutTimes> times =
-      flags.times.empty() ? MeasureTimes(flags, file.model()) : ReadTimes(flags.times);
+      flags.times.empty() ? MeasureTimes(flags, file) : ReadTimes(flags.times);
   if (!times.ok() && !flags.times.empty()) return AnnotateError(times.status(), "--times");
   PENSTOCK_RETURN_IF_ERROR(times.status());
   if (!flags.save_times.empty())
@@ -293,6 +315,10 @@ void AddMeasureCommands(CommandSet& commands, CLI::App* profile) {
                    "Of so many tensor ranks too; several for meshes that differ in it: 2,4")
       ->delimiter(',')
       ->check(CLI::Range(1U, 64U));
+  AddContextRanks(
+      *measure,
+      "Shares of one of so many context ranks too, with which forms are fitted to what is divided: 2,4",
+      measuring->context_ranks);
   measure->add_option("--ep", measuring->expert, "Of so many ranks that divide the experts too")
       ->check(CLI::Range(1U, 1U << 16));
   measuring->machine.AddTo(*measure);
@@ -318,6 +344,10 @@ void AddMeasureCommands(CommandSet& commands, CLI::App* profile) {
       profile);
   check->add_option("FILE", checking->file, "The cost profile")->required();
   checking->machine.AddTo(*check);
+  AddContextRanks(*check,
+                  "Shares of one of so many context ranks too; 1: none (default: those that the profile was "
+                  "measured for)",
+                  checking->context_ranks);
   check
       ->add_option("--limit", checking->limit,
                    "Fail (exit status 1) where the median error is above so many percent")

@@ -21,11 +21,40 @@
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/layer_model.h"
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/model/share.h"
+#include "planner/core/topology/nodes.h"
+#include "planner/core/topology/topology.h"
 
 namespace penstock::cli {
 namespace {
 
+bool IsShare(const HeldOutPass& pass) { return pass.contexts > 1; }
+
+// What the context rank has of rows that are one sample each, of which it has all or a part.
+core::TokenSums ShareSums(const HeldOutPass& pass, const core::AttentionWindows& windows) {
+  const core::Topology group({.stages = {core::Stage()},
+                              .positions = 1,
+                              .position_of_stage = {0},
+                              .group = {.context = static_cast<int32_t>(pass.contexts)}},
+                             /*replicas=*/1);
+  std::vector<core::SampleTokens> tokens;
+  std::vector<core::Row> rows;
+  std::vector<core::Span> spans;
+  for (const HeldOutSample& sample : pass.samples) {
+    const double less = windows.LessSquare(sample.target);
+    tokens.push_back({.target = sample.target, .less_square = less});
+    rows.push_back({.length = sample.target, .less_square = less, .samples = {}});
+    const uint32_t first = pass.context - pass.context % sample.span;
+    spans.push_back({static_cast<int32_t>(first), static_cast<int32_t>(sample.span)});
+  }
+  std::vector<core::Share> shares;
+  core::SharesOf(rows, tokens, spans, core::Nodes(group, group.ranks()), static_cast<int>(pass.contexts),
+                 &shares);
+  return shares[pass.context].sums;
+}
+
 core::TokenSums SumsOf(const HeldOutPass& pass, const core::AttentionWindows& windows) {
+  if (IsShare(pass)) return ShareSums(pass, windows);
   const HeldOutSample& first = pass.samples.front();
   if (!pass.packed) {
     return core::PaddedSums(static_cast<int32_t>(pass.samples.size()), static_cast<int32_t>(first.source),
@@ -77,9 +106,11 @@ std::optional<double> ForetoldNs(const core::Profile& profile, const core::Layer
   return std::nullopt;
 }
 
+// Of a share about those that the rank has.
 int64_t TokensOf(const HeldOutPass& pass) {
-  return std::accumulate(pass.samples.begin(), pass.samples.end(), int64_t{0},
-                         [](int64_t sum, const HeldOutSample& s) { return sum + s.source + s.target; });
+  return std::accumulate(
+      pass.samples.begin(), pass.samples.end(), int64_t{0},
+      [](int64_t sum, const HeldOutSample& s) { return sum + (s.source + s.target) / s.span; });
 }
 
 // The value below which `share` of the sorted values are.
@@ -113,6 +144,19 @@ struct Class {
   const char* name;
   std::function<bool(const HeldOutPass&)> has;
 };
+
+// Of shares of context ranks, and of all else where there are some.
+std::vector<Class> SharesOfContextRanks() {
+  const auto kind = [](HeldOutKind k) {
+    return [k](const HeldOutPass& pass) { return IsShare(pass) && pass.kind == k; };
+  };
+  return {{"whole rows", [](const HeldOutPass& pass) { return !IsShare(pass); }},
+          {"shares of context ranks", IsShare},
+          {"shares, forward", kind(HeldOutKind::kForward)},
+          {"shares, backward", kind(HeldOutKind::kBackward)},
+          {"shares, dX", kind(HeldOutKind::kBackwardInput)},
+          {"shares, dW", kind(HeldOutKind::kBackwardWeight)}};
+}
 
 std::vector<Class> Classes() {
   const auto kind = [](HeldOutKind k) { return [k](const HeldOutPass& pass) { return pass.kind == k; }; };
@@ -187,7 +231,10 @@ absl::StatusOr<ProfileErrors> ErrorsOf(const v1::ProfileFile& file, const HeldOu
                               passes, {}, [](const ForetoldPass& pass) { return std::abs(pass.error()); }),
                           .outside = times.passes.size() - passes.size(),
                           .disturbance = times.disturbance};
-  for (const Class& of : Classes()) {
+  std::vector<Class> classes = Classes();
+  if (std::ranges::any_of(times.passes, IsShare))
+    std::ranges::move(SharesOfContextRanks(), std::back_inserter(classes));
+  for (const Class& of : classes) {
     std::vector<ForetoldPass> members;
     std::ranges::copy_if(passes, std::back_inserter(members),
                          [&](const ForetoldPass& pass) { return of.has(pass.pass); });
@@ -202,7 +249,8 @@ std::string Describe(const HeldOutPass& pass) {
                           ? ""
                           : absl::StrCat(" with ", NameOf(pass.recompute), " recompute"),
                       pass.packed ? ", packed, " : ", padded, ", pass.samples.size(), " samples, ",
-                      WithThousands(static_cast<double>(TokensOf(pass))), " tokens");
+                      WithThousands(static_cast<double>(TokensOf(pass))), " tokens",
+                      IsShare(pass) ? absl::StrCat(" on one of ", pass.contexts, " context ranks") : "");
 }
 
 std::string ToText(const ProfileErrors& errors) {

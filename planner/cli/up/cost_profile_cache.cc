@@ -113,20 +113,21 @@ std::string SoFarOf(const std::string& cached) { return absl::StrCat(cached, ".s
 // Measures to a file beside the cached one, which it becomes unless something disturbed it.
 absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const std::string& cached) {
   const std::string output = absl::StrCat(cached, ".new");
-  PENSTOCK_RETURN_IF_ERROR(RunMeasuringWorkers(
-      {.worker_binary = options.worker_binary,
-       .command = "profile",
-       .arguments = {absl::StrCat("--tensor=", absl::StrJoin(options.tensor_degrees, ",")),
-                     absl::StrCat("--expert=", options.expert)},
-       .load_arguments = {"--without-links"},
-       .model = options.model,
-       .threads = options.threads,
-       .copies = options.copies,
-       .gpus = options.gpus,
-       .seconds = options.seconds,
-       .so_far = SoFarOf(cached),
-       .stopped = options.stopped},
-      output));
+  std::vector<std::string> arguments = ContextArguments(options.context_ranks);
+  arguments.push_back(absl::StrCat("--tensor=", absl::StrJoin(options.tensor_degrees, ",")));
+  arguments.push_back(absl::StrCat("--expert=", options.expert));
+  PENSTOCK_RETURN_IF_ERROR(RunMeasuringWorkers({.worker_binary = options.worker_binary,
+                                                .command = "profile",
+                                                .arguments = arguments,
+                                                .load_arguments = {"--without-links"},
+                                                .model = options.model,
+                                                .threads = options.threads,
+                                                .copies = options.copies,
+                                                .gpus = options.gpus,
+                                                .seconds = options.seconds,
+                                                .so_far = SoFarOf(cached),
+                                                .stopped = options.stopped},
+                                               output));
   MeasuredProfile measured;
   PENSTOCK_ASSIGN_OR_RETURN(measured.file, ReadProfileFile("measured profile", output));
   measured.disturbance = DisturbanceOf(measured.file.profile().comment());
@@ -141,6 +142,12 @@ absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const
   return absl::UnavailableError(absl::StrCat("writing '", cached, "': ", error.message()));
 }
 
+std::string ContextName(const std::vector<uint32_t>& ranks) {
+  std::string name;
+  for (const uint32_t contexts : ranks) absl::StrAppend(&name, Optional("context", contexts));
+  return name;
+}
+
 std::string TensorName(const std::vector<uint32_t>& degrees) {
   std::string name;
   for (const uint32_t degree : degrees) absl::StrAppend(&name, Optional("tensor", degree > 1 ? degree : 0));
@@ -148,6 +155,19 @@ std::string TensorName(const std::vector<uint32_t>& degrees) {
 }
 
 }  // namespace
+
+std::vector<std::string> ContextArguments(const std::vector<uint32_t>& ranks) {
+  if (ranks.empty()) return {};
+  return {absl::StrCat("--context=", absl::StrJoin(ranks, ","))};
+}
+
+std::vector<uint32_t> ContextRanksToMeasure(const v1::ModelSpec& model, uint32_t most) {
+  std::vector<uint32_t> ranks;
+  if (model.architecture() == v1::ARCHITECTURE_T5) return ranks;
+  for (const uint32_t contexts : {2U, 4U})
+    if (contexts <= most) ranks.push_back(contexts);
+  return ranks;
+}
 
 std::string CostProfileName(const MeasureOptions& options) {
   const v1::ModelSpec& model = options.model;
@@ -165,8 +185,9 @@ std::string CostProfileName(const MeasureOptions& options) {
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-layers", model.encoder_layers() + model.layers(), "-",
       Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers", options.copies,
-      TensorName(options.tensor_degrees), Optional("expert", options.expert > 1 ? options.expert : 0),
-      GpuName(options), "-", ProcessorName(), "-v", kMeasurement, ".json");
+      TensorName(options.tensor_degrees), ContextName(options.context_ranks),
+      Optional("expert", options.expert > 1 ? options.expert : 0), GpuName(options), "-", ProcessorName(),
+      "-v", kMeasurement, ".json");
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {

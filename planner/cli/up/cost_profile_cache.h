@@ -24,8 +24,11 @@ struct MeasureOptions {
   std::vector<uint32_t> gpus = {};
   // Of the meshes, ascending: layers are measured at these degrees too, and at no others.
   std::vector<uint32_t> tensor_degrees = {1};
+  // Shares of layers over so many context ranks are measured too, ascending, each above 1.
+  std::vector<uint32_t> context_ranks = {};
   uint32_t expert = 1;
-  // Time spent on measuring whole layers; at a tensor degree it is up to a third more.
+  // Time spent on measuring whole layers; at a tensor degree it is up to a third more, and for a number of
+  // context ranks.
   double seconds = 6;
   // Folder of cached profiles; made when it is missing.
   std::string cache_dir;
@@ -45,6 +48,14 @@ struct MeasuredProfile {
   // Why: what disturbed the measurement, although it was measured again.
   std::string disturbance = {};
 };
+
+// Of stage groups of up to `most` context ranks, those numbers of which shares are worth measuring: 2 and 4.
+// What a share takes beside what its tokens take goes by its rows, however many divide them. Empty: the model
+// cannot have several.
+std::vector<uint32_t> ContextRanksToMeasure(const v1::ModelSpec& model, uint32_t most);
+
+// Of a measuring worker. Nothing where there are none.
+std::vector<std::string> ContextArguments(const std::vector<uint32_t>& context_ranks);
 
 // The name of the cached file: all that the cost of a layer depends on, the kind of GPU too, readable,
 // because users delete a file to have it measured anew.

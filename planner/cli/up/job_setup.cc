@@ -100,6 +100,8 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
       .gpus = gpus,
       .tensor_degrees = ProposesStrategies(options) ? TensorDegreesFor(model, WorkerCount(options))
                                                     : TensorDegreesOf(options),
+      .context_ranks = ContextRanksToMeasure(
+          model, ProposesStrategies(options) ? WorkerCount(options) : MostContextRanksOf(options)),
       .expert = options.expert,
       .seconds = options.profile_seconds,
       .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),

@@ -175,6 +175,13 @@ std::vector<uint32_t> TensorDegreesOf(const UpOptions& options) {
   return {degrees.begin(), degrees.end()};
 }
 
+uint32_t MostContextRanksOf(const UpOptions& options) {
+  uint32_t most = options.context;
+  for (const v1::Strategy& strategy : options.strategies)
+    for (const v1::StrategyMesh& mesh : strategy.meshes()) most = std::max(most, ContextRanks(mesh.mesh()));
+  return most;
+}
+
 void UseMesh(const v1::Mesh& mesh, UpOptions* options) {
   options->pipeline = mesh.pipeline();
   options->data = mesh.data();

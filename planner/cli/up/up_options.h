@@ -211,6 +211,8 @@ inline bool IsOnGpus(const UpOptions& options) { return options.device.kind == U
 v1::Mesh MeshOf(const UpOptions& options);
 // That of the mesh, or of each strategy's, ascending.
 std::vector<uint32_t> TensorDegreesOf(const UpOptions& options);
+// Likewise the most context ranks.
+uint32_t MostContextRanksOf(const UpOptions& options);
 // The mesh becomes that of the first.
 void UseStrategies(std::vector<v1::Strategy> strategies, UpOptions* options);
 void UseMesh(const v1::Mesh& mesh, UpOptions* options);

@@ -36,6 +36,33 @@ TEST(HeldOutTimes, AreReadAsTheyWereWritten) {
   EXPECT_EQ(pass.duration_ns, 1234.5);
 }
 
+TEST(HeldOutTimes, KeepWhatAContextRankHas) {
+  HeldOutTimes times = SomeTimes();
+  times.passes.front().context = 2;
+  times.passes.front().contexts = 4;
+  times.passes.front().samples = {{.target = 80, .span = 4}, {.target = 70, .span = 2}, {.target = 7}};
+  const auto read = HeldOutTimesFromJson(ToJson(times));
+  ASSERT_TRUE(read.ok()) << read.status();
+  const HeldOutPass& pass = read->passes.front();
+  EXPECT_EQ(pass.context, 2U);
+  EXPECT_EQ(pass.contexts, 4U);
+  EXPECT_EQ(pass.samples[0].span, 4U);
+  EXPECT_EQ(pass.samples[1].span, 2U);
+  EXPECT_EQ(pass.samples[2].span, 1U);
+}
+
+TEST(HeldOutTimes, OfContextRanksThatThereCannotBeAreRefused) {
+  HeldOutTimes times = SomeTimes();
+  times.passes.front().contexts = 3;
+  EXPECT_FALSE(HeldOutTimesFromJson(ToJson(times)).ok());
+  times.passes.front().contexts = 2;
+  times.passes.front().context = 2;
+  EXPECT_FALSE(HeldOutTimesFromJson(ToJson(times)).ok());
+  times.passes.front().context = 0;
+  times.passes.front().samples.front().span = 4;
+  EXPECT_FALSE(HeldOutTimesFromJson(ToJson(times)).ok());
+}
+
 TEST(HeldOutTimes, OfAnotherFileAreRefused) {
   EXPECT_FALSE(HeldOutTimesFromJson("").ok());
   EXPECT_FALSE(HeldOutTimesFromJson("[]").ok());

@@ -66,6 +66,24 @@ TEST(FitTime, TellsWhatPackedRowsTakeFromWhatTheirTokensDo) {
   EXPECT_EQ(FitTime(PointsOf(time)).packed_row_ns, 0);
 }
 
+// Of context ranks: rows of 1,024 tokens and more, each over two or four ranks.
+TEST(FitTime, FindsTheFormulaOfWholeRowsAndSharesInBoth) {
+  const MeasuredTime time = {
+      .fixed_ns = 4e4, .target_token_ns = 900, .target_square_ns = 0.5, .packed_row_ns = 6e4};
+  std::vector<CostPoint> points = PointsOf(time);
+  for (const double ranks : {2.0, 4.0}) {
+    for (const double length : {256.0, 1024.0, 4096.0}) {
+      const TokenFigures share = {
+          .target = 4 * length / ranks, .target_square = 4 * length * length / ranks, .packed_rows = 4};
+      points.push_back({share, time(share)});
+    }
+  }
+  const MeasuredTime fitted = FitTime(points);
+  EXPECT_NEAR(fitted.fixed_ns, 4e4, 1);
+  EXPECT_NEAR(fitted.target_square_ns, 0.5, 1e-6);
+  EXPECT_NEAR(fitted.packed_row_ns, 6e4, 1);
+}
+
 TEST(FitTime, TellsWhatACallTakesFromWhatItsRowsDo) {
   const MeasuredTime time = {.fixed_ns = 4e4,
                              .target_token_ns = 900,

@@ -53,6 +53,31 @@ TEST(MeasureHeldOut, MeasuresEveryKindOfPassOfALayerAndTheHead) {
   EXPECT_EQ((passes[std::pair(HeldOutPart::kEncoderLayer, HeldOutKind::kForward)]), 0);
 }
 
+TEST(MeasureHeldOut, MeasuresSharesOfContextRanks) {
+  const WorkClock clock;
+  const auto times = MeasureHeldOut(SmallModel(Architecture::kGpt), {.seconds = 0.5, .context_ranks = {2}},
+                                    MeasuredDevice(), [&] { return clock.Now(); });
+  ASSERT_TRUE(times.ok()) << times.status();
+  int shares = 0;
+  for (const HeldOutPass& pass : times->passes) {
+    if (pass.contexts == 1) continue;
+    ++shares;
+    EXPECT_EQ(pass.contexts, 2U);
+    EXPECT_EQ(pass.context, 1U);
+    EXPECT_EQ(pass.part, HeldOutPart::kLayer);
+    EXPECT_GT(pass.duration_ns, 0);
+  }
+  EXPECT_GE(shares, 4 * 6) << "four shapes, six kinds of passes";
+}
+
+TEST(MeasureHeldOut, RefusesContextRanksThatTheModelCannotHave) {
+  for (const auto& [architecture, contexts] :
+       {std::pair(Architecture::kT5, 2), std::pair(Architecture::kGpt, 3)}) {
+    const auto times = MeasureHeldOut(SmallModel(architecture), {.context_ranks = {contexts}});
+    EXPECT_TRUE(absl::IsInvalidArgument(times.status())) << times.status();
+  }
+}
+
 TEST(MeasureHeldOut, MeasuresLayersWithExpertsAndWithout) {
   ModelConfig model = SmallModel(Architecture::kGpt);
   model.feed_forward_biases = Biases::kNone;

@@ -119,6 +119,23 @@ TEST(MeasureProfile, TheTimesOfAGptAreThoseOfItsPasses) {
   }
 }
 
+TEST(MeasureProfile, SharesOfContextRanksHaveTheTimesOfTheirPasses) {
+  constexpr double kHidden = 64;
+  const WorkClock clock;
+  const auto profile =
+      MeasureProfile(Config(Architecture::kGpt, 64), {.seconds = 2.0, .context_ranks = {2, 4}},
+                     MeasuredDevice(), [&] { return clock.Now(); });
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  // The clock counts three quarters and less of the squares of divided rows, and all of whole ones.
+  for (const TokenFigures& tokens : {Target(4, 128), Target(16, 128)}) {
+    const double products =
+        LayerProducts(kHidden, tokens.target) + AttentionProducts(kHidden, tokens.target_square);
+    EXPECT_NEAR(profile->layer.forward(tokens) / products, 1, 0.15);
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      MeasureProfile(Config(Architecture::kT5, 64), {.context_ranks = {2}}).status()));
+}
+
 TEST(MeasureProfile, LayersWithoutExpertsHaveTimesOfTheirOwn) {
   constexpr int64_t kHidden = 64;
   ModelConfig config = Config(Architecture::kGpt, kHidden);

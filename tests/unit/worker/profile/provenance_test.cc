@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "common/held_out/disturbance.h"
+#include "common/held_out/measured_contexts.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::worker {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Provenance, NamesWhatTheFiguresCameFrom) {
@@ -35,6 +37,12 @@ TEST(Provenance, SaysWhereBytesAreNotThoseThatAreCounted) {
       CommentOf({.spread = 0.01, .memory_differences = "layer: peak 0.85 times what is counted"}, "Some CPU");
   EXPECT_THAT(comment,
               HasSubstr("differ by 1.0 %; bytes by the allocator, layer: peak 0.85 times what is counted"));
+}
+
+TEST(Provenance, SaysOfWhichContextRanksSharesWereMeasured) {
+  const std::string comment = CommentOf({.contexts = {2, 4}, .disturbance = "a build"}, "Some CPU");
+  EXPECT_THAT(MeasuredContextsOf(comment), ElementsAre(2, 4));
+  EXPECT_EQ(DisturbanceOf(comment), "a build");
 }
 
 TEST(Provenance, SaysWhatDisturbed) {
