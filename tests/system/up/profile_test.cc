@@ -43,6 +43,24 @@ TEST(ProfileTest, AMeasuredProfileIsCheckedOnPassesThatItWasNotFittedTo) {
   EXPECT_EQ(again.output(), check.output());
 }
 
+// Of profiles with shares the check has some by itself.
+TEST(ProfileTest, SharesOfContextRanksAreMeasuredAndChecked) {
+  const TemporaryFolder folder;
+  const std::string profile = folder.Path("profile.json");
+  PenstockRun measure(folder, "measure",
+                      {"profile", "measure", "--model", folder.Write("config.json", kConfig), "--seconds",
+                       "1", "--threads", "1", "--rehearse", "0", "--cp", "2,4", "--out", profile});
+  ASSERT_EQ(measure.Wait(), 0) << measure.errors();
+  EXPECT_THAT(measure.output(), HasSubstr("shares of context ranks: 2, 4"));
+  PenstockRun check(folder, "check", {"profile", "check", profile, "--seconds", "1", "--threads", "1"});
+  ASSERT_EQ(check.Wait(), 0) << check.errors();
+  EXPECT_THAT(check.output(), HasSubstr("shares of context ranks"));
+  PenstockRun without(folder, "without",
+                      {"profile", "check", profile, "--seconds", "1", "--threads", "1", "--cp", "1"});
+  ASSERT_EQ(without.Wait(), 0) << without.errors();
+  EXPECT_EQ(without.output().find("shares of context ranks"), std::string::npos);
+}
+
 // Of the profile, or where it is too large to be taken, of the warning; 0: of neither.
 double TrainingFactorOf(const std::string& profile, const std::string& warnings) {
   const absl::StatusOr<std::string> json = ReadFile(profile);

@@ -97,6 +97,20 @@ TEST(ProfileErrors, OfPaddedRowsCountThePadding) {
   EXPECT_THAT(ToText(*errors), HasSubstr("layer, forward, padded, 2 samples, 100 tokens"));
 }
 
+TEST(ProfileErrors, OfSharesOfContextRanksCountTheTokensOfTheRank) {
+  HeldOutTimes times = {.passes = {Forward(100, 1.0e6)}, .disturbance = ""};
+  HeldOutPass share = Forward(400, 1.1e6 / 1.25);
+  share.samples.front().span = 4;
+  share.contexts = 4;
+  times.passes.push_back(share);
+  const auto errors = ErrorsOf(SomeProfile(), times);
+  ASSERT_TRUE(errors.ok()) << errors.status();
+  EXPECT_NEAR(Of(*errors, "whole rows").worst, 0.1, 1e-9);
+  EXPECT_NEAR(Of(*errors, "shares of context ranks").worst, 0.25, 1e-9);
+  EXPECT_NEAR(Of(*errors, "shares, forward").median_bias, 0.25, 1e-9);
+  EXPECT_THAT(ToText(*errors), HasSubstr("packed, 1 samples, 100 tokens on one of 4 context ranks"));
+}
+
 TEST(ProfileErrors, SayWhatDisturbedTheMeasurement) {
   HeldOutTimes times = {.passes = {Forward(100, 1e6)}, .disturbance = "a build"};
   const auto errors = ErrorsOf(SomeProfile(), times);

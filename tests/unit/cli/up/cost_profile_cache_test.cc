@@ -49,6 +49,19 @@ TEST(CostProfileCacheTest, TheNameIsReadable) {
           "gpt-hidden64-heads4-ffn256-vocab100-length512-layers4-data-type-float32-threads2-workers1-"));
 }
 
+TEST(CostProfileCacheTest, SharesOfContextRanksAreMeasuredForGroupsThatHaveThem) {
+  EXPECT_THAT(ContextRanksToMeasure(Model(), 1), testing::IsEmpty());
+  EXPECT_THAT(ContextRanksToMeasure(Model(), 2), ElementsAre(2));
+  EXPECT_THAT(ContextRanksToMeasure(Model(), 16), ElementsAre(2, 4));
+  v1::ModelSpec t5 = Model();
+  t5.set_architecture(v1::ARCHITECTURE_T5);
+  EXPECT_THAT(ContextRanksToMeasure(t5, 16), testing::IsEmpty());
+  MeasureOptions options;
+  options.model = Model();
+  options.context_ranks = {2, 4};
+  EXPECT_THAT(CostProfileName(options), HasSubstr("-context2-context4-"));
+}
+
 TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
   std::vector<v1::ModelSpec> models(27, Model());
   models[1].set_architecture(v1::ARCHITECTURE_T5);
