@@ -140,6 +140,15 @@ TEST(WorkerOptions, ProfilesAreMeasuredOnCoresOfTheirOwnUnlessSaidOtherwise) {
       Parse({"profile", "--model-json", "m", "--out", "o", "--side-by-side", "4"}).profile->side_by_side, 4);
 }
 
+TEST(WorkerOptions, ProfilesAndChecksHaveSharesOfContextRanksThatAreNamed) {
+  EXPECT_TRUE(Parse({"profile", "--model-json", "m", "--out", "o"}).profile->context.empty());
+  const std::vector<int> both = {2, 4};
+  EXPECT_EQ(Parse({"profile", "--model-json", "m", "--out", "o", "--context", "2,4"}).profile->context, both);
+  EXPECT_EQ(
+      Parse({"profile-check", "--model-json", "m", "--out", "o", "--context", "2,4"}).profile_check->context,
+      both);
+}
+
 TEST(WorkerOptions, ProfilesHaveLinksUnlessAnotherMeasuresThem) {
   EXPECT_FALSE(Parse({"profile", "--model-json", "m", "--out", "o"}).profile->without_links);
   EXPECT_TRUE(
