@@ -72,9 +72,10 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
                     "; auto: a pool is proposed for the first batches, for as many ranks as these flags say");
   AddPolicyFlag(command, up.policy);
   up.planning.AddTo(command);
-  command.add_option("--look-ahead", up.look_ahead,
-                     "Iterations planned ahead of the slowest rank (default: what ranks do in 2 s, 4 to 16; with "
-                     "--fixed-costs 16)");
+  command.add_option(
+      "--look-ahead", up.look_ahead,
+      "Iterations planned ahead of the slowest rank (default: what ranks do in 2 s, 4 to 16; with "
+      "--fixed-costs 16)");
   command.add_flag(
       "--fixed-costs", up.fixed_costs,
       "Plan every iteration with the profile, the same in every run; otherwise costs follow what the "

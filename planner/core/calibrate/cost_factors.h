@@ -24,6 +24,9 @@ struct CostFactors {
   double embedding = 1;
   // Of the backward pass in units of the forward pass.
   std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward_ratio = {};
+  // Of the terms of backward passes that have closed forms of their own, beside those of the forward pass and
+  // the ratio without recompute.
+  std::array<ForwardFactors, kLayerKinds> backward = {};
   // Of the part of a backward pass without recompute that makes gradients of weights.
   double weight_share = 1;
   // Of the rest of it.

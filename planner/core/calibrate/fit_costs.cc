@@ -17,6 +17,9 @@ double SumOf(const std::vector<double>& parts) {
   return sum;
 }
 
+// Of the columns of backward passes, that of the first of the forward pass's parts.
+constexpr size_t kFirstTerm = kStackKinds * kRecomputeLevels + 2;
+
 class CostFit {
  public:
   CostFit(const CostModel& costs, absl::Span<const MeasuredPass> passes)
@@ -68,7 +71,8 @@ class CostFit {
     return true;
   }
 
-  // By kind and level, the head's last, then what the stage embeds.
+  // By kind and level, the head's last, then what the stage embeds, then the forward pass's parts: of kinds
+  // that have backward forms of their own these take the place of the level without recompute.
   std::vector<double> BackwardParts(const MeasuredPass& pass) const {
     std::array<double, kLayerKinds> layers;
     LayerCosts base;
@@ -81,12 +85,18 @@ class CostFit {
     };
     std::vector<double> parts;
     for (const LayerKind kind : kKindsOfStacks) {
-      for (int level = 0; level < kRecomputeLevels; ++level)
-        parts.push_back(levels.counts[kind][level] * ratio(kind, level) * layers[kind]);
+      for (int level = 0; level < kRecomputeLevels; ++level) {
+        const bool by_terms = level == kKeepAll && has_backward_forms(kind);
+        parts.push_back(by_terms ? 0 : levels.counts[kind][level] * ratio(kind, level) * layers[kind]);
+      }
     }
     parts.push_back(stage.last ? ratio(kHead, kKeepAll) * layers[kHead] : 0);
     parts.push_back(fitted_.back() * ((stage.embeds_source ? base.source_embedding : 0) +
                                       (stage.embeds_target ? base.target_embedding : 0)));
+    for (size_t i = 0; i < forward_.parts().size(); ++i) {
+      parts.push_back(levels.counts[forward_.parts()[i].kind][kKeepAll] * fitted_[i] *
+                      forward_.BackwardOf(i, pass.sums).whole_ns);
+    }
     return parts;
   }
 
@@ -98,19 +108,51 @@ class CostFit {
       if (SumOf(row.parts) > 0) rows.push_back(std::move(row));
     }
     if (rows.empty()) return;
-    const std::vector<double> fitted = FitFactors(rows, kStackKinds * kRecomputeLevels + 2);
+    const std::vector<double> fitted = FitFactors(rows, kFirstTerm + forward_.parts().size());
     const auto is_measured = [&](int column) {
       return std::any_of(rows.begin(), rows.end(), [&](const FitRow& row) { return row.parts[column] > 0; });
     };
     for (const LayerKind kind : kKindsOfStacks) {
       const int first = static_cast<int>(kind) * kRecomputeLevels;
-      for (int level = 0; level < kRecomputeLevels; ++level) {
+      auto& ratio = factors_.backward_ratio[kind];
+      ratio[kKeepAll] = has_backward_forms(kind) ? FitTerms(kind, rows, fitted) : fitted[first];
+      for (const RecomputeLevel level : {kKeepSelective, kKeepInput}) {
         // A level that no pass had changes as that without recomputation did.
-        const int column = first + (is_measured(first + level) ? level : 0);
-        factors_.backward_ratio[kind][level] = fitted[column];
+        ratio[level] = is_measured(first + level) ? fitted[first + level] : ratio[kKeepAll];
       }
     }
-    factors_.backward_ratio[kHead].fill(fitted[kStackKinds * kRecomputeLevels]);
+    factors_.backward_ratio[kHead].fill(fitted[kFirstTerm - 2]);
+  }
+
+  // The factor of all terms of a kind's backward passes together, beside which each has its own.
+  double FitTerms(LayerKind kind, const std::vector<FitRow>& rows, const std::vector<double>& fitted) {
+    double foreseen = 0;
+    double whole = 0;
+    for (size_t i = 0; i < forward_.parts().size(); ++i) {
+      if (forward_.parts()[i].kind != kind) continue;
+      for (const FitRow& row : rows) {
+        foreseen += row.parts[kFirstTerm + i];
+        whole += fitted[kFirstTerm + i] * row.parts[kFirstTerm + i];
+      }
+    }
+    const double all = foreseen > 0 ? whole / foreseen : fitted[kFirstTerm];
+    for (size_t i = 0; i < forward_.parts().size(); ++i) {
+      if (forward_.parts()[i].kind != kind) continue;
+      ForwardFactors& factors = factors_.backward[kind];
+      const double own = foreseen > 0 ? fitted[kFirstTerm + i] / all : 1;
+      if (forward_.parts()[i].term == ForwardTerm::kFixed) factors.fixed = own;
+      if (forward_.parts()[i].term == ForwardTerm::kTokens) factors.tokens = own;
+      if (forward_.parts()[i].term == ForwardTerm::kSquares) factors.squares = own;
+    }
+    return all;
+  }
+
+  double BackwardFactor(const ForwardPart& part) const {
+    const ForwardFactors& own = factors_.backward[part.kind];
+    const double factor = part.term == ForwardTerm::kFixed    ? own.fixed
+                          : part.term == ForwardTerm::kTokens ? own.tokens
+                                                              : own.squares;
+    return factor * factors_.backward_ratio[part.kind][kKeepAll];
   }
 
   // Relative to what the factors above make of it. The whole backward pass stays what it is.
@@ -125,11 +167,19 @@ class CostFit {
       costs_.layer_model().Layers(pass.sums, &base);
       const Stage& stage = costs_.stage(pass.stage);
       for (const LayerKind kind : kKindsOfStacks) {
-        if (!stage.has(kind) || base.forward[kind] <= 0) continue;
+        if (!stage.has(kind) || has_backward_forms(kind) || base.forward[kind] <= 0) continue;
         const double fitted =
             stage.count(kind) * layers[kind] / base.forward[kind] * factors_.backward_ratio[kind][kKeepAll];
         foreseen += fitted * base.weight[kind];
         whole += fitted * base.backward[kind][kKeepAll];
+      }
+      for (size_t i = 0; i < forward_.parts().size(); ++i) {
+        const ForwardPart& part = forward_.parts()[i];
+        if (!forward_.has_backward(i) || !stage.has(part.kind)) continue;
+        const double fitted = stage.count(part.kind) * fitted_[i] * BackwardFactor(part);
+        const ForwardParts::Backward term = forward_.BackwardOf(i, pass.sums);
+        foreseen += fitted * term.weight_ns;
+        whole += fitted * term.whole_ns;
       }
       measured += pass.duration_ns;
     }
@@ -137,6 +187,10 @@ class CostFit {
     const double weight = std::clamp(measured, kLeastShare * whole, (1 - kLeastShare) * whole);
     factors_.weight_share = weight / foreseen;
     factors_.input_share = (whole - weight) / (whole - foreseen);
+  }
+
+  bool has_backward_forms(LayerKind kind) const {
+    return costs_.profile().layers[kind].backward_forms.has_value();
   }
 
   const CostModel& costs_;

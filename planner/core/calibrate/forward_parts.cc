@@ -61,6 +61,12 @@ void ForwardParts::AddTerms(LayerKind kind) {
     LayerProfile& layer = alone->profile.layers[kind];
     layer.forward = TermOf(layer.forward, term);
     bool zero = IsZero(layer.forward);
+    if (layer.backward_forms.has_value()) {
+      for (LayerTime* time : {&layer.backward_forms->input, &layer.backward_forms->weight}) {
+        *time = TermOf(*time, term);
+        zero = zero && IsZero(*time);
+      }
+    }
     for (TensorCost& cost : layer.tensor) {
       cost.forward = TermOf(cost.forward, term);
       zero = zero && IsZero(cost.forward);
@@ -86,6 +92,13 @@ std::vector<double> ForwardParts::Of(int stage, const TokenSums& sums) const {
   values.push_back((layers.embeds_source ? whole.source_embedding : 0) +
                    (layers.embeds_target ? whole.target_embedding : 0));
   return values;
+}
+
+ForwardParts::Backward ForwardParts::BackwardOf(size_t part, const TokenSums& sums) const {
+  LayerCosts of_term;
+  if (!has_backward(part) || !terms_[part]->model->Layers(sums, &of_term)) return {};
+  const LayerKind kind = parts_[part].kind;
+  return {.whole_ns = of_term.backward[kind][kKeepAll], .weight_ns = of_term.weight[kind]};
 }
 
 }  // namespace penstock::core

@@ -1,5 +1,6 @@
 // A forward pass as a sum of what its layers take for being there and for each call of a kernel, for their
-// tokens and for the squares of their lengths: parts whose costs can be wrong by factors of their own.
+// tokens and for the squares of their lengths: parts whose costs can be wrong by factors of their own. And
+// what of a backward pass goes by the same, where it has closed forms of its own.
 #pragma once
 
 #include <memory>
@@ -34,6 +35,17 @@ class ForwardParts {
   // One value for each part, and one more for what the stage embeds; nanoseconds. Empty: outside of the
   // profile.
   std::vector<double> Of(int stage, const TokenSums& sums) const;
+
+  // Of one layer, without recompute.
+  struct Backward {
+    double whole_ns = 0;
+    // Of it, gradients of weights.
+    double weight_ns = 0;
+  };
+  bool has_backward(size_t part) const {
+    return terms_[part] != nullptr && costs_.profile().layers[parts_[part].kind].backward_forms.has_value();
+  }
+  Backward BackwardOf(size_t part, const TokenSums& sums) const;
 
  private:
   // A profile of one term alone.

@@ -245,7 +245,8 @@ class Observer {
     const double beside_ns = instruction.op() == v1::OP_BACKWARD_WEIGHT ? BesideNs(pass.stage, share) : 0;
     const auto add = [&](int64_t waited_ns, PassCollector& to) {
       pass.duration_ns =
-          static_cast<double>(std::max<int64_t>(measured.duration_ns() - waited_ns, 1)) * whole + pass.host_ns;
+          static_cast<double>(std::max<int64_t>(measured.duration_ns() - waited_ns, 1)) * whole +
+          pass.host_ns;
       to.Add(instruction.op(), instruction.micro_batch(), pass, beside_ns);
     };
     if (says_waits) add(measured.exchange_ns(), of_ranks_);

@@ -25,8 +25,10 @@ void Multiply(const ForwardFactors& by, v1::LayerTime* time) {
   time->set_source_call_square_ns(time->source_call_square_ns() * by.squares);
 }
 
-ForwardFactors Times(const ForwardFactors& factors, double by) {
-  return {.fixed = factors.fixed * by, .tokens = factors.tokens * by, .squares = factors.squares * by};
+ForwardFactors Times(const ForwardFactors& factors, const ForwardFactors& others, double by) {
+  return {.fixed = factors.fixed * others.fixed * by,
+          .tokens = factors.tokens * others.tokens * by,
+          .squares = factors.squares * others.squares * by};
 }
 
 void Multiply(double by, v1::Table* table) {
@@ -71,8 +73,9 @@ void ReviseLayer(const CostFactors& factors, LayerKind kind, v1::LayerCost* laye
   MultiplyTables(forward, ratio, layer);
   if (kind == kHead) return;
   if (layer->has_backward_input()) {
-    Multiply(Times(forward, ratio[kKeepAll] * factors.input_share), layer->mutable_backward_input());
-    Multiply(Times(forward, ratio[kKeepAll] * factors.weight_share), layer->mutable_backward_weight());
+    const ForwardFactors backward = Times(forward, factors.backward[kind], ratio[kKeepAll]);
+    Multiply(Times(backward, {}, factors.input_share), layer->mutable_backward_input());
+    Multiply(Times(backward, {}, factors.weight_share), layer->mutable_backward_weight());
   }
   const double weight =
       std::clamp((1 - layer->backward_input_share()) * factors.weight_share, kLeastShare, 1 - kLeastShare);

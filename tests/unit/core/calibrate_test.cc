@@ -258,6 +258,23 @@ TEST(CalibrateTest, PartsOfABackwardPassWithClosedFormsOfTheirOwnAreFittedApart)
   EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
 }
 
+TEST(CalibrateTest, TermsOfABackwardPassWithClosedFormsOfItsOwnAreToldApart) {
+  for (const v1::Schedule schedule : {v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD, v1::SCHEDULE_SPLIT_BACKWARD}) {
+    v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+    job.mutable_planning()->set_schedule(schedule);
+    v1::LayerCost& layer = *job.mutable_profile()->mutable_layers(0);
+    *layer.mutable_backward_input() = layer.forward();
+    *layer.mutable_backward_weight() = layer.forward();
+    CostFactors truth;
+    truth.backward[kDecoder] = {.fixed = 0.5, .tokens = 1, .squares = 3};
+    const Ran ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 12);
+    EXPECT_GT(ran.WorstError(job.profile()), 0.05);
+    const auto fitted = ran.Fit();
+    ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+    EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
+  }
+}
+
 TEST(CalibrateTest, AFitForetellsBatchesThatItHasNotSeen) {
   v1::JobSpec job = T5Job(2, 1, v1::POLICY_DYNAMIC);
   CostFactors truth;
