@@ -4,18 +4,16 @@
 #include <optional>
 #include <vector>
 
+#include "planner/core/contract/passes.h"
+
 namespace penstock::core {
 namespace {
 
 enum class Role : uint8_t { kPass, kHost, kWait, kBeside, kOther };
 
 Role RoleOf(v1::Op op) {
+  if (IsPass(op)) return Role::kPass;
   switch (op) {
-    case v1::OP_FORWARD:
-    case v1::OP_BACKWARD:
-    case v1::OP_BACKWARD_INPUT:
-    case v1::OP_BACKWARD_WEIGHT:
-      return Role::kPass;
     case v1::OP_LOAD:
     case v1::OP_FREE:
       return Role::kHost;
