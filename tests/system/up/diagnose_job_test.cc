@@ -16,37 +16,37 @@ class DiagnoseJobTest : public testing::Test {
     auto started = PlannerProcess::Start(PENSTOCK_PLANNER);
     ASSERT_TRUE(started.ok()) << started.status();
     planner_ = *std::move(started);
+    Train("slow", {"--dp", "2", "--slow-rank", "2:1.5", "--iterations", "6", "--fixed-costs"});
+  }
+
+  // A job on simulated devices, with two stages of GPT 7B. Returns what it printed.
+  std::string Train(const std::string& job, const std::vector<std::string>& more) {
     const std::string examples = absl::StrCat(PENSTOCK_SOURCE_DIR, "/examples");
-    PenstockRun up(folder_, "up",
-                   {"up",
-                    "--device",
-                    "simulated",
-                    "--profile",
-                    examples + "/gpt_7b.json",
-                    "--lengths",
-                    examples + "/lengths.csv",
-                    "--rows",
-                    "0:64",
-                    "--max-length",
-                    "4096",
-                    "--pp",
-                    "2",
-                    "--dp",
-                    "2",
-                    "--iterations",
-                    "6",
-                    "--time-scale",
-                    "0",
-                    "--slow-rank",
-                    "2:1.5",
-                    "--fixed-costs",
-                    "--planner",
-                    planner_->address(),
-                    "--job-id",
-                    "slow",
-                    "--run-dir",
-                    folder_.Path("run")});
-    ASSERT_EQ(up.Wait(), 0) << up.errors();
+    std::vector<std::string> arguments = {"up",
+                                          "--device",
+                                          "simulated",
+                                          "--profile",
+                                          examples + "/gpt_7b.json",
+                                          "--lengths",
+                                          examples + "/lengths.csv",
+                                          "--rows",
+                                          "0:64",
+                                          "--max-length",
+                                          "4096",
+                                          "--pp",
+                                          "2",
+                                          "--time-scale",
+                                          "0",
+                                          "--planner",
+                                          planner_->address(),
+                                          "--job-id",
+                                          job,
+                                          "--run-dir",
+                                          folder_.Path(job)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    PenstockRun up(folder_, "up_" + job, arguments);
+    EXPECT_EQ(up.Wait(), 0) << up.errors();
+    return up.output() + up.errors();
   }
 
   const TemporaryFolder folder_;
@@ -72,38 +72,9 @@ TEST_F(DiagnoseJobTest, NamesTheSlowRankFromThePlannersReportsAndFromTheTraceOfT
 
 // Two tensor ranks each, which wait for each other in every pass.
 TEST_F(DiagnoseJobTest, NamesTheSlowRankInsideItsStageGroup) {
-  const std::string examples = absl::StrCat(PENSTOCK_SOURCE_DIR, "/examples");
-  // What it printed.
   const auto train = [&](const std::string& job, std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"up",
-                                          "--device",
-                                          "simulated",
-                                          "--profile",
-                                          examples + "/gpt_7b.json",
-                                          "--lengths",
-                                          examples + "/lengths.csv",
-                                          "--rows",
-                                          "0:64",
-                                          "--max-length",
-                                          "4096",
-                                          "--pp",
-                                          "2",
-                                          "--tp",
-                                          "2",
-                                          "--time-scale",
-                                          "0",
-                                          "--slow-rank",
-                                          "3:1.3",
-                                          "--planner",
-                                          planner_->address(),
-                                          "--job-id",
-                                          job,
-                                          "--run-dir",
-                                          folder_.Path(job)};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    PenstockRun up(folder_, job, arguments);
-    EXPECT_EQ(up.Wait(), 0) << up.errors();
-    return up.output() + up.errors();
+    more.insert(more.end(), {"--tp", "2", "--slow-rank", "3:1.3"});
+    return Train(job, more);
   };
   const auto diagnosed = [&](const std::string& job) {
     PenstockRun asked(folder_, "asked_" + job, {"diagnose", "--planner", planner_->address(), "--job", job});
@@ -155,7 +126,7 @@ TEST_F(DiagnoseJobTest, IsAdvisedByThePlannerAndByTheFolderOfItsRun) {
   EXPECT_GT(by_planner["levers"].size(), 5U);
   EXPECT_TRUE(by_planner["start_seconds"].is_null());
   PenstockRun of_run(folder_, "of_run",
-                     {"advise", "--from-run", folder_.Path("run"), "--batches", "2", "--json"});
+                     {"advise", "--from-run", folder_.Path("slow"), "--batches", "2", "--json"});
   ASSERT_EQ(of_run.Wait(), 0) << of_run.errors();
   const auto by_folder = nlohmann::json::parse(of_run.output(), nullptr, /*allow_exceptions=*/false);
   ASSERT_TRUE(by_folder.is_object()) << of_run.output();
