@@ -13,6 +13,7 @@
 #include "tests/unit/core/group_jobs.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/core/ran_iterations.h"
+#include "tests/unit/core/slow_passes.h"
 
 namespace penstock::core {
 namespace {
@@ -115,18 +116,7 @@ TEST(CalibratedGroupsTest, WhereRanksDivideExpertsNoneIsTold) {
 // By hand: of two groups of two ranks one rank computes 1.3 times as long.
 TEST(CalibratedGroupsTest, EachRankIsComparedWithAllOfItsPosition) {
   const CostModel costs = ModelOf(JobOf({.data = 2, .tensor = 2}));
-  std::vector<MeasuredPass> passes;
-  for (int rank = 0; rank < 4; ++rank) {
-    for (int tokens = 100; tokens < 105; ++tokens) {
-      MeasuredPass pass;
-      pass.rank = rank;
-      pass.sums.rows = 1;
-      pass.sums.target = tokens;
-      pass.sums.target_square = tokens * tokens;
-      pass.duration_ns = (rank == 3 ? 1.3 : 1) * ForetoldNs(costs, pass);
-      passes.push_back(pass);
-    }
-  }
+  std::vector<MeasuredPass> passes = PassesWithSlowRank(costs, /*ranks=*/4, /*of_each=*/5, /*slow=*/3, 1.3);
   const std::vector<SlowRank> slow =
       FindSlowRanks(costs, PassesOf::kRanks, passes, /*before=*/{}, /*peers_alone=*/true);
   ASSERT_EQ(slow.size(), 1U);

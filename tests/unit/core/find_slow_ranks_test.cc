@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "planner/core/calibrate/foretold_pass.h"
 #include "tests/unit/core/job_builder.h"
+#include "tests/unit/core/slow_passes.h"
 
 namespace penstock::core {
 namespace {
@@ -15,18 +15,8 @@ namespace {
 class FindSlowRanksTest : public testing::Test {
  protected:
   std::vector<SlowRank> Find(double factor, const std::vector<SlowRank>& before = {}) const {
-    std::vector<MeasuredPass> passes;
-    for (int rank = 0; rank < 2; ++rank) {
-      for (int tokens = 100; tokens < 120; ++tokens) {
-        MeasuredPass pass;
-        pass.rank = rank;
-        pass.sums.rows = 1;
-        pass.sums.target = tokens;
-        pass.sums.target_square = tokens * tokens;
-        pass.duration_ns = (rank == 1 ? factor : 1) * ForetoldNs(costs_, pass);
-        passes.push_back(pass);
-      }
-    }
+    const std::vector<MeasuredPass> passes =
+        PassesWithSlowRank(costs_, /*ranks=*/2, /*of_each=*/20, /*slow=*/1, factor);
     return FindSlowRanks(costs_, PassesOf::kGroups, passes, before, /*peers_alone=*/true);
   }
 
