@@ -94,8 +94,10 @@ class CostFit {
     parts.push_back(fitted_.back() * ((stage.embeds_source ? base.source_embedding : 0) +
                                       (stage.embeds_target ? base.target_embedding : 0)));
     for (size_t i = 0; i < forward_.parts().size(); ++i) {
-      parts.push_back(levels.counts[forward_.parts()[i].kind][kKeepAll] * fitted_[i] *
-                      forward_.BackwardOf(i, pass.sums).whole_ns);
+      const LayerKind kind = forward_.parts()[i].kind;
+      // The head is no stack of layers: its column is above.
+      const int layers_here = kind == kHead ? 0 : levels.counts[kind][kKeepAll];
+      parts.push_back(layers_here * fitted_[i] * forward_.BackwardOf(i, pass.sums).whole_ns);
     }
     return parts;
   }
