@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -88,7 +89,7 @@ class Observer {
     PENSTOCK_RETURN_IF_ERROR(ReadShares());
     for (const v1::ReportIterationRequest* report : iteration_.reports)
       PENSTOCK_RETURN_IF_ERROR(ReadReport(*report));
-    for (auto& [stage, step] : steps_) measured_.steps.push_back(std::move(step));
+    if (step_.has_value()) measured_.steps.push_back(*std::move(step_));
     for (const auto& [which, transfer] : transfers_) measured_.transfers.push_back(transfer);
     for (auto& [which, ring] : rings_) measured_.rings.push_back(std::move(ring));
     measured_.reshards = MeasuredReshards(iteration_, costs_, job_.world);
@@ -163,12 +164,11 @@ class Observer {
     const int64_t gather_ns = costs_.GatherNs(rank);
     const int64_t update_ns = costs_.StepNs(rank) - gather_ns;
     if (update_ns < kFreeNs) return;
-    const auto [found, added] = steps_.try_emplace(instruction.stage());
-    MeasuredStep& step = found->second;
-    // Shares of the state may differ: it is how long the rank took for what it had to do that counts.
-    if (!added && static_cast<double>(measured_ns) * (step.update_ns + step.gather_ns) >=
-                      step.measured_ns * static_cast<double>(update_ns + gather_ns))
+    // Parameters and shares of the state differ: how long the rank took for what it had to do is what counts.
+    if (step_.has_value() && static_cast<double>(measured_ns) * (step_->update_ns + step_->gather_ns) >=
+                                 step_->measured_ns * static_cast<double>(update_ns + gather_ns))
       return;
+    MeasuredStep& step = step_.emplace();
     step = {.measured_ns = static_cast<double>(measured_ns),
             .update_ns = static_cast<double>(update_ns),
             .gather_ns = static_cast<double>(gather_ns)};
@@ -312,8 +312,8 @@ class Observer {
   // By replica and micro-batch.
   std::vector<std::vector<SharesInParts>> shares_;
   Measurements measured_;
-  // By stage.
-  std::map<uint32_t, MeasuredStep> steps_;
+  // Of the rank that waited least.
+  std::optional<MeasuredStep> step_;
   // By sender, receiver and sequence.
   std::map<std::tuple<int, int, uint32_t>, MeasuredTransfer> transfers_;
   // By stage and tensor rank.

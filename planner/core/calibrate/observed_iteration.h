@@ -59,8 +59,9 @@ struct MeasuredReshard {
   double ratio = 0;
 };
 
-// An optimizer step, of the rank of its stage that waited least for the others, and what the costs expect: of
-// the update, above 0, and of the all-gather of parameters behind it where the optimizer's state is divided.
+// The optimizer step of the rank that waited least for the others, all of which take part in the norm of all
+// gradients, and what the costs expect: of the update, above 0, and of the all-gather of parameters behind it
+// where the optimizer's state is divided.
 struct MeasuredStep {
   double measured_ns = 0;
   double update_ns = 0;
@@ -76,7 +77,7 @@ struct Measurements {
   // Of ranks of stage groups of several, where they say how long they waited inside; none where ranks divide
   // experts: what comes to a rank's experts, nobody plans.
   std::vector<MeasuredPass> rank_passes;
-  // One of each stage.
+  // One of an iteration.
   std::vector<MeasuredStep> steps;
   std::vector<MeasuredTransfer> transfers;
   std::vector<MeasuredRing> rings;

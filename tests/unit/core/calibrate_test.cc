@@ -22,6 +22,20 @@ TEST(CalibrateTest, CostsThatAreRightAreKept) {
   EXPECT_FALSE(fitted->has_value());
 }
 
+// A rank that has its gradients early waits for the norm of all, and says nothing of what an update takes.
+TEST(CalibrateTest, WhatRanksWaitForTheNormOfAllGradientsIsNoOptimizerStep) {
+  const v1::JobSpec job = GptJob(4, 1, v1::POLICY_DYNAMIC);
+  CostFactors truth;
+  truth.all = 1.5;
+  const v1::CostProfile ran_with = ReviseProfile(job.profile(), Architecture::kGpt, truth);
+  Ran ran(job, ran_with, 4);
+  ran.ReportWaitsForNorms();
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  const double step = ran_with.optimizer_ns_per_parameter_byte();
+  EXPECT_NEAR((*fitted)->profile.optimizer_ns_per_parameter_byte(), step, 0.01 * step);
+}
+
 struct WrongProfile {
   std::string name;
   CostFactors truth;

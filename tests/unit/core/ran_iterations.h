@@ -133,6 +133,25 @@ class Ran {
         report.set_duration_ns(static_cast<int64_t>(factor * static_cast<double>(report.duration_ns())));
   }
 
+  // Optimizer steps as workers measure them, from the end of what the rank did before: with what all but the
+  // last rank wait for the norm of all gradients.
+  void ReportWaitsForNorms() {
+    for (const auto& one : iterations_) {
+      for (v1::ReportIterationRequest& report : one->reports) {
+        const v1::Program& program = one->plan.programs(static_cast<int>(report.rank()));
+        int64_t done_ns = 0;
+        for (v1::MeasuredInstruction& measured : *report.mutable_instructions()) {
+          const int64_t end_ns = measured.start_ns() + measured.duration_ns();
+          if (program.instructions(static_cast<int>(measured.id())).op() == v1::OP_OPTIMIZER_STEP) {
+            measured.set_start_ns(done_ns);
+            measured.set_duration_ns(end_ns - done_ns);
+          }
+          done_ns = std::max(done_ns, end_ns);
+        }
+      }
+    }
+  }
+
   // What a profile with noise foretells of all iterations in the mean, over what they took.
   double ExpectedOverMeasured(const v1::CostProfile& profile) const {
     const CostModel costs = CostsOf(profile);
