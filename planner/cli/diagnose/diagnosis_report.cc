@@ -35,15 +35,29 @@ std::vector<core::MeasuredRankTime> RanksShown(const core::Diagnosis& diagnosis)
   return ranks;
 }
 
+// Of a job whose stages are held by several ranks each that say so.
+bool AnyWaitsInGroup(const core::Diagnosis& diagnosis) {
+  return std::ranges::any_of(diagnosis.ranks,
+                             [](const core::MeasuredRankTime& rank) { return rank.shares.in_group > 0; });
+}
+
 std::string RankTable(const core::Timeline& timeline, const core::Diagnosis& diagnosis) {
-  TextTable table({"% of the step", "forward", "backward", "weights", "+-", "other", "exchange", "batch",
-                   "host", "waiting"});
+  const bool groups = AnyWaitsInGroup(diagnosis);
+  const auto insert_group = [&](std::vector<std::string> cells, const std::string& cell) {
+    if (groups) cells.insert(cells.begin() + 5, cell);
+    return cells;
+  };
+  TextTable table(insert_group({"% of the step", "forward", "backward", "weights", "+-", "other", "exchange",
+                                "batch", "host", "waiting"},
+                               "in group"));
   const auto cell = [](double share) { return Fixed(100 * share, 1); };
   for (const core::MeasuredRankTime& rank : RanksShown(diagnosis)) {
     const core::RankShares& shares = rank.shares;
-    table.AddRow({core::PlaceOfRank(timeline, rank.rank), cell(shares.forward), cell(shares.backward),
-                  cell(shares.weights), cell(rank.computing_uncertainty), cell(shares.other),
-                  cell(shares.exchange), cell(shares.batch_wait), cell(shares.host), cell(shares.waiting)});
+    table.AddRow(insert_group(
+        {core::PlaceOfRank(timeline, rank.rank), cell(shares.forward), cell(shares.backward),
+         cell(shares.weights), cell(rank.computing_uncertainty), cell(shares.other), cell(shares.exchange),
+         cell(shares.batch_wait), cell(shares.host), cell(shares.waiting)},
+        cell(shares.in_group)));
   }
   std::string report = absl::StrCat(
       "Where the time of ranks went (+-: of what they compute, over the steps):\n", table.ToString());
@@ -91,6 +105,7 @@ nlohmann::ordered_json RankJson(const core::Timeline& timeline, const core::Meas
           {"weights", shares.weights},
           {"computing_uncertainty", rank.computing_uncertainty},
           {"other", shares.other},
+          {"in_group", shares.in_group},
           {"exchange", shares.exchange},
           {"batch", shares.batch_wait},
           {"host", shares.host},

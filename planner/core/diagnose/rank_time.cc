@@ -66,12 +66,12 @@ class StepShares {
     const RankInStep& of_rank = ranks_[rank];
     RankShares shares = of_rank.ns;
     shares.exchange = static_cast<double>(LengthWithout(Union(of_rank.exchanges), Union(of_rank.busy)));
-    const double spent =
-        shares.computing() + shares.other + shares.exchange + shares.batch_wait + shares.host;
+    const double spent = shares.computing() + shares.other + shares.in_group + shares.exchange +
+                         shares.batch_wait + shares.host;
     const auto whole = std::max(1.0, static_cast<double>(graph_.measured_ns));
     shares.waiting = std::max(0.0, whole - spent);
-    for (double* share : {&shares.forward, &shares.backward, &shares.weights, &shares.other, &shares.exchange,
-                          &shares.batch_wait, &shares.host, &shares.waiting})
+    for (double* share : {&shares.forward, &shares.backward, &shares.weights, &shares.other, &shares.in_group,
+                          &shares.exchange, &shares.batch_wait, &shares.host, &shares.waiting})
       *share /= whole;
     return shares;
   }
@@ -79,7 +79,10 @@ class StepShares {
  private:
   void AddOperation(const Operation& operation) {
     RankInStep& rank = ranks_[operation.rank];
-    const auto ns = static_cast<double>(operation.duration_ns);
+    const auto whole_ns = static_cast<double>(operation.duration_ns);
+    const double ns =
+        operation.computed_ns > 0 ? std::min(whole_ns, static_cast<double>(operation.computed_ns)) : whole_ns;
+    rank.ns.in_group += whole_ns - ns;
     switch (operation.kind) {
       case OperationKind::kForward:
         rank.ns.forward += ns;
@@ -138,6 +141,7 @@ void AddTo(RankShares& sum, const RankShares& shares, double weight) {
   sum.backward += weight * shares.backward;
   sum.weights += weight * shares.weights;
   sum.other += weight * shares.other;
+  sum.in_group += weight * shares.in_group;
   sum.exchange += weight * shares.exchange;
   sum.batch_wait += weight * shares.batch_wait;
   sum.host += weight * shares.host;

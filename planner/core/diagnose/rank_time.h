@@ -17,6 +17,9 @@ struct RankShares {
   double weights = 0;
   // Optimizer steps, loading.
   double other = 0;
+  // Inside passes of a stage group of several ranks: for the others of it, and for what they exchange. Where
+  // nobody knows it apart from what the rank computed, it is part of the pass.
+  double in_group = 0;
   // Transfers that it received and collectives, once all that take part had come, as far as it computed
   // nothing meanwhile.
   double exchange = 0;

@@ -107,6 +107,18 @@ TEST(DiagnosedGroupsTest, WithoutWhatRanksWaitedAllOfTheGroupAreSlow) {
   EXPECT_EQ(ranks, (std::vector<int32_t>{0, 1}));
 }
 
+// Of a rank whose passes compute for half as long as those of the slow one, half is waiting for it.
+TEST(DiagnosedGroupsTest, WhatARankWaitsInsidePassesIsNotCountedAsComputing) {
+  const Ran ran = RanWith(JobOf(1, 1, 1, 2), /*slow=*/1, 2);
+  const auto diagnosis = Diagnose(TimelineOf(ran));
+  ASSERT_TRUE(diagnosis.ok()) << diagnosis.status();
+  const RankShares& waits = diagnosis->ranks[0].shares;
+  const RankShares& slow = diagnosis->ranks[1].shares;
+  EXPECT_NEAR(waits.computing(), slow.computing() / 2, 0.01);
+  EXPECT_NEAR(waits.in_group, slow.in_group + slow.computing() / 2, 0.01);
+  EXPECT_GT(slow.computing(), 0.5);
+}
+
 // Two ranks of a group in one pass of 100 ns.
 class GroupPassesTest : public testing::Test {
  protected:
