@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/profile/next_visit.h"
+#include "worker/profile/visits_of_shape.h"
 
 namespace penstock::worker {
 namespace {
@@ -25,20 +26,6 @@ std::vector<Turn> TurnsOf(StageRun& run, absl::Span<const PassKind> kinds) {
   turns.reserve(kinds.size());
   for (const PassKind& kind : kinds) turns.push_back({&run, kind});
   return turns;
-}
-
-double BothPasses(const PassTimes& times) { return times.forward_ns + times.backward_ns; }
-
-// Of one kind of passes over one shape.
-PassTimes MedianOf(const std::vector<PassTimes>& visits) {
-  const auto of = [&](double PassTimes::*member) {
-    std::vector<double> values;
-    values.reserve(visits.size());
-    for (const PassTimes& visit : visits) values.push_back(visit.*member);
-    return Median(std::move(values));
-  };
-  return {of(&PassTimes::forward_ns), of(&PassTimes::backward_ns), of(&PassTimes::weight_ns),
-          of(&PassTimes::spread)};
 }
 
 // MeasureInTurns, once more where others kept the thread from its core; the quieter one counts. Possible
@@ -83,13 +70,13 @@ class Visits {
       PENSTOCK_RETURN_IF_ERROR(visited);
     }
     if (count != nullptr) return absl::OkStatus();
-    return part_.Keep("shapes", {.values = {static_cast<double>(first_.size())}});
+    return part_.Keep("shapes", {.values = {static_cast<double>(visits_.size())}});
   }
 
   // Of shapes that were visited, for as long as there is time for one of them.
   absl::Status More() {
     const bool has_ended = part_.Find("visits") != nullptr;
-    for (size_t shape = 0; shape < first_.size(); ++shape) {
+    for (size_t shape = 0; shape < visits_.size(); ++shape) {
       while (IsKept(shape)) PENSTOCK_RETURN_IF_ERROR(VisitAgain(shape));
     }
     if (has_ended) return absl::OkStatus();
@@ -98,23 +85,11 @@ class Visits {
     return part_.Keep("visits", {.values = {1}});
   }
 
-  VisitedShapes Take() && {
+  VisitedShapes Take() const {
     VisitedShapes visited;
     visited.interference = interference_;
-    for (size_t shape = 0; shape < first_.size(); ++shape) {
-      ShapeTimes times = std::move(first_[shape]);
-      const PassTimes first = times.kinds.front();
-      const PassTimes median = MedianOf(visits_[shape]);
-      // The other kinds took turns with the first: what slowed one slowed all.
-      const double scale = BothPasses(median) / BothPasses(first);
-      for (PassTimes& kind : times.kinds) {
-        kind.forward_ns *= scale;
-        kind.backward_ns *= scale;
-        kind.weight_ns *= scale;
-      }
-      times.kinds.front() = median;
-      visited.shapes.push_back(std::move(times));
-    }
+    for (size_t shape = 0; shape < visits_.size(); ++shape)
+      visited.shapes.push_back({loss_tokens_[shape], visits_[shape].Medians()});
     return visited;
   }
 
@@ -126,28 +101,28 @@ class Visits {
   absl::Status VisitFirst(size_t shape) {
     // Says how many positions the loss counts, too.
     PENSTOCK_RETURN_IF_ERROR(run_.Prepare(shapes_[shape]));
-    const std::string what = absl::StrCat(shape);
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, Visit(what, kinds_));
-    first_.push_back({run_.loss_tokens(), times});
-    visits_.push_back({times.front()});
+    VisitsOfShape visits(kinds_.size());
+    PENSTOCK_RETURN_IF_ERROR(Visit(absl::StrCat(shape), visits));
+    loss_tokens_.push_back(run_.loss_tokens());
+    visits_.push_back(std::move(visits));
     return absl::OkStatus();
   }
 
-  std::string NameOfNext(size_t shape) const { return absl::StrCat(shape, "/", visits_[shape].size()); }
+  std::string NameOfNext(size_t shape) const { return absl::StrCat(shape, "/", visits_[shape].count()); }
   bool IsKept(size_t shape) const { return part_.Find(NameOfNext(shape)) != nullptr; }
 
   bool IsTimeFor(size_t shape) const {
-    const double expected = std::max(BothPasses(first_[shape].kinds.front()), visit_ns_ / 2);
-    return visits_[shape].size() < kMostVisits && part_.SpentNs() + expected <= budget_ns_;
+    const double expected = std::max(visits_[shape].NextNs(), visit_ns_ / 2);
+    return visits_[shape].count() < kMostVisits && part_.SpentNs() + expected <= budget_ns_;
   }
 
   std::vector<VisitedShape> VisitedSoFar() const {
     std::vector<VisitedShape> visited;
-    for (size_t shape = 0; shape < first_.size(); ++shape) {
+    for (size_t shape = 0; shape < visits_.size(); ++shape) {
       const TokenFigures tokens =
-          figures_ != nullptr ? figures_(shapes_[shape], first_[shape].loss_tokens) : TokenFigures();
-      visited.push_back({.point = {tokens, BothPasses(MedianOf(visits_[shape]))},
-                         .visits = visits_[shape].size(),
+          figures_ != nullptr ? figures_(shapes_[shape], loss_tokens_[shape]) : TokenFigures();
+      visited.push_back({.point = {tokens, BothPasses(visits_[shape].MedianOfFirst())},
+                         .visits = visits_[shape].count(),
                          .open = IsTimeFor(shape)});
     }
     return visited;
@@ -155,13 +130,13 @@ class Visits {
 
   absl::Status VisitAgain(size_t shape) {
     if (!IsKept(shape)) PENSTOCK_RETURN_IF_ERROR(run_.Prepare(shapes_[shape]));
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, Visit(NameOfNext(shape), kinds_.first(1)));
-    visits_[shape].push_back(times.front());
-    return absl::OkStatus();
+    return Visit(NameOfNext(shape), visits_[shape]);
   }
 
-  // What is kept of it, or else what is measured of the shape that is prepared.
-  absl::StatusOr<std::vector<PassTimes>> Visit(const std::string& what, absl::Span<const PassKind> kinds) {
+  // Adds what is kept of it, or else what is measured of the shape that is prepared.
+  absl::Status Visit(const std::string& what, VisitsOfShape& visits) {
+    std::vector<PassKind> kinds;
+    for (const size_t kind : visits.NextKinds()) kinds.push_back(kinds_[kind]);
     PENSTOCK_ASSIGN_OR_RETURN(
         const std::vector<double> figures,
         part_.Get(what, kFiguresOfKind * kinds.size() + 1, [&] { return Measure(kinds); }));
@@ -169,7 +144,8 @@ class Visits {
     std::vector<PassTimes> times;
     for (size_t i = 0; i + 1 < figures.size(); i += kFiguresOfKind)
       times.push_back({figures[i], figures[i + 1], figures[i + 2], figures[i + 3]});
-    return times;
+    visits.Add(times);
+    return absl::OkStatus();
   }
 
   // Times by kind, and last how long others kept the thread from its core.
@@ -192,8 +168,8 @@ class Visits {
   const double visit_ns_;
   PartFigures part_;
   // By shape.
-  std::vector<ShapeTimes> first_;
-  std::vector<std::vector<PassTimes>> visits_;
+  std::vector<int64_t> loss_tokens_;
+  std::vector<VisitsOfShape> visits_;
   Interference interference_;
 };
 
@@ -213,7 +189,7 @@ absl::StatusOr<VisitedShapes> VisitShapes(StageRun& run, absl::Span<const MicroB
   Visits visits(run, shapes, kinds, std::move(figures), budget_ns, kept);
   PENSTOCK_RETURN_IF_ERROR(visits.First());
   PENSTOCK_RETURN_IF_ERROR(visits.More());
-  return std::move(visits).Take();
+  return visits.Take();
 }
 
 }  // namespace penstock::worker

@@ -37,7 +37,7 @@ using FiguresOfStage = std::function<TokenFigures(const MicroBatch& shape, int64
 struct ShapeTimes {
   // Positions that the loss counts.
   int64_t loss_tokens = 0;
-  // Of each kind of passes. The first is measured at every visit, the others at the first one, beside it.
+  // Of each kind of passes (visits_of_shape.h).
   std::vector<PassTimes> kinds;
 };
 
@@ -48,8 +48,9 @@ struct VisitedShapes {
 };
 
 // Of the shapes, small ones first, those for which there is time and memory, at least four: first one visit
-// each, with all `kinds` of passes, then more until the time is over, of the shapes that a fit to `figures`
-// is least sure of (NextVisit); null: of all alike. Possible errors: those of the passes and of `kept`.
+// each, with all `kinds` of passes, then more until the time is over (with the first kind and another one in
+// turn), of the shapes that a fit to `figures` is least sure of (NextVisit); null: of all alike. Possible
+// errors: those of the passes and of `kept`.
 absl::StatusOr<VisitedShapes> VisitShapes(StageRun& run, absl::Span<const MicroBatch> shapes,
                                           absl::Span<const PassKind> kinds, FiguresOfStage figures,
                                           double budget_ns, const KeptPart& kept);
