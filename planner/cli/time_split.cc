@@ -44,6 +44,7 @@ core::CostModel WithoutOverhead(const core::Planner& planner) {
     time->fixed_ns = 0;
     time->half_efficiency_tokens = 0;
     time->packed_row_ns = 0;
+    time->divided_row_ns = 0;
     time->target_call_square_ns = time->source_call_square_ns = 0;
   };
   for (core::LayerProfile& layer : profile.layers) {

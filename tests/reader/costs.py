@@ -33,8 +33,8 @@ def efficiency(time, tokens):
     return points[-1].factor
 
 
-def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products, packed_rows, calls=(0, 0)):
-    """T(ts, S2, tu, U2, X, p, W2, V2) with the numbers of a LayerTime; nanoseconds, not rounded. `calls`: W2 and V2."""
+def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products, packed_rows, calls=(0, 0), divided=0):
+    """T(ts, S2, tu, U2, X, p, W2, V2, D) with the numbers of a LayerTime; nanoseconds, not rounded. `calls`: W2 and V2; `divided`: D."""
     result = time.fixed_ns
     if target_tokens > 0:
         work = time.target_token_ns * target_tokens * efficiency(time, target_tokens) + time.target_square_ns * target_squares + time.cross_ns * products
@@ -44,7 +44,8 @@ def closed_form(time, source_tokens, source_squares, target_tokens, target_squar
         result += work * (1 + time.half_efficiency_tokens / source_tokens)
     result += time.packed_row_ns * packed_rows
     result += time.target_call_square_ns * calls[1]
-    return result + time.source_call_square_ns * calls[0]
+    result += time.source_call_square_ns * calls[0]
+    return result + time.divided_row_ns * divided
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ class LayerTimes:
             sums.products,
             sums.packed_rows,
             sums.call_squares,
+            sums.divided_rows,
         )
 
     def _places(self, rectangle, extend_below):

@@ -34,6 +34,7 @@ def _layer(name, size, tables=None, closed_form=True, **fields):
             "packed_row_ns": 0 if name == "head" else 417.33 * size,
             "target_call_square_ns": 0 if name == "head" else 0.08713 * size,
             "source_call_square_ns": 0 if name == "head" else 0.11917 * size,
+            "divided_row_ns": 0 if name == "head" else 173.13 * size,
         }
     if tables:
         layer["forward_ms"] = {"values": _table(tables, 0.0031 * size, gap=closed_form)}

@@ -95,7 +95,7 @@ def _shares_of_rows(model, rows, contexts):
     """`rows`: [((length, samples), first rank of the span, ranks of the span)], and of a part the (first chunk, chunk behind the
     last one or None) that it has of them."""
     tokens, squares, losses = [0] * contexts, [0.0] * contexts, [0] * contexts
-    parts = [0] * contexts
+    parts, divided = [0] * contexts, [0] * contexts
     shares = [Share(None) for _ in range(contexts)]
     for (length, samples), first, ranks, *chunks in rows:
         if not is_allowed(first, ranks, length, contexts):
@@ -106,6 +106,7 @@ def _shares_of_rows(model, rows, contexts):
             context = first + number
             own = division.own_chunks(number)
             parts[context] += bool(own)
+            divided[context] += 1 if own and ranks > 1 else 0
             for chunk in own:
                 tokens[context] += len(division.tokens(chunk))
                 losses[context] += sum(place in division.tokens(chunk) for place in places)
@@ -114,7 +115,7 @@ def _shares_of_rows(model, rows, contexts):
             if ranks > 1:
                 _add_exchange(shares[context], (first, ranks), division, number, square)
     for context, share in enumerate(shares):
-        share.sums = TokenSums(False, 0, parts[context], 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context])
+        share.sums = TokenSums(False, 0, parts[context], 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context], divided[context])
     return shares
 
 

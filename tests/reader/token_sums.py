@@ -16,6 +16,8 @@ class TokenSums:
     target_squares: int
     products: int
     loss_positions: int
+    # Of a context rank: of its rows those that are divided.
+    divided_rows: int = 0
 
     @property
     def call_squares(self):

@@ -55,6 +55,7 @@ TokenFigures ShareFiguresOf(const MicroBatch& shape, int context, const ShapeWin
       continue;
     figures.target_square += TargetSquare(static_cast<double>(lengths[row]), windows) / span.ranks;
     ++figures.packed_rows;
+    if (span.ranks > 1) ++figures.divided_rows;
   }
   figures.target_call_square = figures.target_square;
   return figures;

@@ -34,7 +34,7 @@ int64_t ShortestDividedRow(int contexts);
 
 // What a context rank has of a shape with spans, as planners count it (execution.md, section 10): of each row
 // that it has a part of, an equal part of its square; a packed row, and a call of its own, whatever the
-// layout.
+// layout. And how many of them are divided.
 TokenFigures ShareFiguresOf(const MicroBatch& shape, int context, const ShapeWindows& windows = {});
 
 }  // namespace penstock::worker

@@ -1,6 +1,7 @@
 #include "worker/profile/fit.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -16,8 +17,10 @@
 namespace penstock::worker {
 namespace {
 
-// Terms that are there only where they are worth it: packed rows, calls of target and of source.
-constexpr std::array<unsigned, 2> kOptional = {1U << kPackedRow, 1U << kTargetCall | 1U << kSourceCall};
+// Terms that are there only where they are worth it: packed rows, calls of target and of source,
+// divided rows.
+constexpr std::array<unsigned, 3> kOptional = {1U << kPackedRow, 1U << kTargetCall | 1U << kSourceCall,
+                                               1U << kDividedRow};
 constexpr unsigned kChoices = 1U << kOptional.size();
 // Fewer shapes do not tell such a term from what others take.
 constexpr size_t kFewestForATerm = 12;
@@ -46,7 +49,7 @@ unsigned ChoiceOf(unsigned mask) {
 }
 
 // By ChoiceOf. The best non-negative solution is an unconstrained one over some subset of the columns (Lawson
-// and Hanson, "Solving least squares problems", 1974, chapter 23); there are 511.
+// and Hanson, "Solving least squares problems", 1974, chapter 23); there are 1023.
 std::array<Fit, kChoices> BestOfChoices(const SumToOne& sums) {
   std::array<Fit, kChoices> best;
   for (unsigned mask = 1; mask < 1U << kFormTerms; ++mask) {
@@ -64,9 +67,8 @@ Fit SolveNonNegative(const SumToOne& sums, size_t points) {
   Fit best = fits[0];
   if (points < kFewestForATerm) return best;
   int terms = 0;
-  // Fewer terms come first: 0, 1, 2, both.
   for (unsigned choice = 1; choice < kChoices; ++choice) {
-    const int count = static_cast<int>(choice & 1U) + static_cast<int>(choice >> 1U);
+    const int count = std::popcount(choice);
     const double worth = std::pow(kWorthATerm, count - terms);
     if (!(fits[choice].error < worth * best.error - kExact)) continue;
     best = fits[choice];

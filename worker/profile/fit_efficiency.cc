@@ -35,11 +35,11 @@ constexpr int kTableRounds = 5;
 // Tables of a form with both sides, and how many times as much a token of one takes as of the other.
 constexpr int kTurns = 3;
 
-constexpr int kOthers[] = {kFixed,     kTargetSquare, kCross,     kSourceSquare,
-                           kPackedRow, kTargetCall,   kSourceCall};
-constexpr int kOtherTerms = 7;
-// Of these: rows and calls, which a form has where they are worth it.
-constexpr unsigned kOptionalOthers = 0b111'0000;
+constexpr int kOthers[] = {kFixed,     kTargetSquare, kCross,      kSourceSquare,
+                           kPackedRow, kTargetCall,   kSourceCall, kDividedRow};
+constexpr int kOtherTerms = 8;
+// Of these: packed rows, calls and divided rows, which a form has where they are worth it.
+constexpr unsigned kOptionalOthers = 0b1111'0000;
 
 // Of a form's terms those that are above 0.
 unsigned MaskOf(const std::vector<double>& coefficients) {

@@ -20,20 +20,23 @@ std::vector<double> FormTerms(const CostPoint& point, const MeasuredTime& form) 
           tokens.source_square * source,
           tokens.packed_rows / point.ns,
           tokens.target_call_square / point.ns,
-          tokens.source_call_square / point.ns};
+          tokens.source_call_square / point.ns,
+          tokens.divided_rows / point.ns};
 }
 
 std::vector<double> CoefficientsOf(const MeasuredTime& form) {
   return {form.fixed_ns,      form.target_token_ns,       form.target_square_ns,
           form.cross_ns,      form.source_token_ns,       form.source_square_ns,
-          form.packed_row_ns, form.target_call_square_ns, form.source_call_square_ns};
+          form.packed_row_ns, form.target_call_square_ns, form.source_call_square_ns,
+          form.divided_row_ns};
 }
 
 void SetCoefficients(const std::vector<double>& coefficients, MeasuredTime* form) {
   double* const terms[kFormTerms] = {
       &form->fixed_ns,      &form->target_token_ns,       &form->target_square_ns,
       &form->cross_ns,      &form->source_token_ns,       &form->source_square_ns,
-      &form->packed_row_ns, &form->target_call_square_ns, &form->source_call_square_ns};
+      &form->packed_row_ns, &form->target_call_square_ns, &form->source_call_square_ns,
+      &form->divided_row_ns};
   for (int i = 0; i < kFormTerms; ++i) *terms[i] = coefficients[i];
 }
 

@@ -19,6 +19,7 @@ enum FormTerm : int {
   kPackedRow,
   kTargetCall,
   kSourceCall,
+  kDividedRow,
   kFormTerms
 };
 

@@ -24,6 +24,8 @@ struct TokenFigures {
   // Squares of the lengths that attention is called with: of each packed row, of one row of a rectangle.
   double source_call_square = 0;
   double target_call_square = 0;
+  // Rows that context ranks divide and the measured one has a part of.
+  double divided_rows = 0;
 };
 
 // v1::EfficiencyPoint.
@@ -44,12 +46,14 @@ struct MeasuredTime {
   double packed_row_ns = 0;
   double target_call_square_ns = 0;
   double source_call_square_ns = 0;
+  double divided_row_ns = 0;
   // Ascending by tokens; half_efficiency_tokens is 0 where there are some.
   std::vector<EfficiencyPoint> efficiency = {};
 
   void Scale(double by) {
-    for (double* time : {&fixed_ns, &target_token_ns, &target_square_ns, &cross_ns, &source_token_ns,
-                         &source_square_ns, &packed_row_ns, &target_call_square_ns, &source_call_square_ns})
+    for (double* time :
+         {&fixed_ns, &target_token_ns, &target_square_ns, &cross_ns, &source_token_ns, &source_square_ns,
+          &packed_row_ns, &target_call_square_ns, &source_call_square_ns, &divided_row_ns})
       *time *= by;
   }
 
@@ -68,7 +72,7 @@ struct MeasuredTime {
   double operator()(const TokenFigures& tokens) const {
     double time = fixed_ns + packed_row_ns * tokens.packed_rows +
                   target_call_square_ns * tokens.target_call_square +
-                  source_call_square_ns * tokens.source_call_square;
+                  source_call_square_ns * tokens.source_call_square + divided_row_ns * tokens.divided_rows;
     if (tokens.target > 0) {
       time += (target_token_ns * tokens.target * TokenFactor(tokens.target) +
                target_square_ns * tokens.target_square + cross_ns * tokens.cross) *

@@ -38,7 +38,10 @@ void AddPoints(const TokenFigures& share, const TokenFigures& whole, const Forms
   const double backward = measured[1] * (forms.backward_input(whole) + forms.backward_weight(whole));
   points.forward.push_back({share, measured[0] * forms.forward(whole)});
   points.backward_input.push_back({share, measured[2] * backward});
-  points.backward_weight.push_back({share, (1 - measured[2]) * backward});
+  // No keys or values of others go into gradients of weights.
+  TokenFigures weights = share;
+  weights.divided_rows = 0;
+  points.backward_weight.push_back({weights, (1 - measured[2]) * backward});
 }
 
 }  // namespace

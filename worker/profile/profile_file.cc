@@ -26,6 +26,7 @@ v1::LayerTime ToProto(const MeasuredTime& time) {
   proto.set_packed_row_ns(time.packed_row_ns);
   proto.set_target_call_square_ns(time.target_call_square_ns);
   proto.set_source_call_square_ns(time.source_call_square_ns);
+  proto.set_divided_row_ns(time.divided_row_ns);
   for (const EfficiencyPoint& point : time.efficiency) {
     v1::EfficiencyPoint* const added = proto.add_efficiency();
     added->set_tokens(point.tokens);

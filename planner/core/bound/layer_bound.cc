@@ -227,6 +227,7 @@ void BoundBackwardForms(const CostModel& costs, LayerKind kind, const std::vecto
 
 }  // namespace
 
+// Without `divided_row_ns`: all rows may be whole.
 double LinearNs(const LayerTime& form, const TokenSums& sums) {
   return form.target_token_ns * sums.target + form.target_square_ns * sums.target_square +
          form.cross_ns * sums.cross + form.source_token_ns * sums.source +

@@ -22,6 +22,7 @@ void Bound(const v1::LayerTime& before, v1::LayerTime* time) {
   time->set_target_square_ns(Bounded(before.target_square_ns(), time->target_square_ns()));
   time->set_cross_ns(Bounded(before.cross_ns(), time->cross_ns()));
   time->set_source_token_ns(Bounded(before.source_token_ns(), time->source_token_ns()));
+  time->set_divided_row_ns(Bounded(before.divided_row_ns(), time->divided_row_ns()));
   time->set_source_square_ns(Bounded(before.source_square_ns(), time->source_square_ns()));
   time->set_target_call_square_ns(Bounded(before.target_call_square_ns(), time->target_call_square_ns()));
   time->set_source_call_square_ns(Bounded(before.source_call_square_ns(), time->source_call_square_ns()));

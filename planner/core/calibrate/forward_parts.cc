@@ -11,6 +11,7 @@ LayerTime TermOf(const LayerTime& time, ForwardTerm term) {
   if (term == ForwardTerm::kFixed) {
     result.fixed_ns = time.fixed_ns;
     result.packed_row_ns = time.packed_row_ns;
+    result.divided_row_ns = time.divided_row_ns;
   }
   if (term == ForwardTerm::kTokens) {
     result.target_token_ns = time.target_token_ns;
@@ -36,7 +37,8 @@ bool HasTables(const LayerProfile& layer) {
 bool IsZero(const LayerTime& time) {
   return time.fixed_ns == 0 && time.target_token_ns == 0 && time.source_token_ns == 0 &&
          time.target_square_ns == 0 && time.cross_ns == 0 && time.source_square_ns == 0 &&
-         time.packed_row_ns == 0 && time.target_call_square_ns == 0 && time.source_call_square_ns == 0;
+         time.packed_row_ns == 0 && time.target_call_square_ns == 0 && time.source_call_square_ns == 0 &&
+         time.divided_row_ns == 0;
 }
 
 }  // namespace

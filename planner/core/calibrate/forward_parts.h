@@ -12,7 +12,7 @@ namespace penstock::core {
 
 // What a part is of the forward pass of one kind of layer.
 enum class ForwardTerm : uint8_t {
-  // With what packed rows take each.
+  // With what packed and divided rows take each.
   kFixed,
   kTokens,
   kSquares,

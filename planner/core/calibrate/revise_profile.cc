@@ -16,6 +16,7 @@ LayerKind KindOfLayer(const std::string& name, Architecture architecture) {
 void Multiply(const ForwardFactors& by, v1::LayerTime* time) {
   time->set_fixed_ns(time->fixed_ns() * by.fixed);
   time->set_packed_row_ns(time->packed_row_ns() * by.fixed);
+  time->set_divided_row_ns(time->divided_row_ns() * by.fixed);
   time->set_target_token_ns(time->target_token_ns() * by.tokens);
   time->set_source_token_ns(time->source_token_ns() * by.tokens);
   time->set_target_square_ns(time->target_square_ns() * by.squares);

@@ -64,6 +64,7 @@ absl::Status CheckTime(const std::string& field, const v1::LayerTime& time) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".packed_row_ns", time.packed_row_ns(), kPassNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".target_call_square_ns", time.target_call_square_ns(), kSquareNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_call_square_ns", time.source_call_square_ns(), kSquareNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".divided_row_ns", time.divided_row_ns(), kTokenNs));
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".half_efficiency_tokens", time.half_efficiency_tokens(), kTokens));
   return CheckEfficiency(field + ".efficiency", time);
 }
@@ -74,7 +75,8 @@ absl::Status CheckTimeOfTokens(const std::string& field, const v1::LayerTime& ti
   const std::pair<const char*, double> of_attention[] = {
       {".packed_row_ns", time.packed_row_ns()},
       {".target_call_square_ns", time.target_call_square_ns()},
-      {".source_call_square_ns", time.source_call_square_ns()}};
+      {".source_call_square_ns", time.source_call_square_ns()},
+      {".divided_row_ns", time.divided_row_ns()}};
   for (const auto& [name, value] : of_attention) {
     if (value == 0) continue;
     return WrongInProfile(absl::StrCat(field, name),

@@ -182,6 +182,7 @@ LayerTime LayerTimeFromProto(const v1::LayerTime& time) {
           .packed_row_ns = time.packed_row_ns(),
           .target_call_square_ns = time.target_call_square_ns(),
           .source_call_square_ns = time.source_call_square_ns(),
+          .divided_row_ns = time.divided_row_ns(),
           .efficiency = std::move(efficiency)};
 }
 

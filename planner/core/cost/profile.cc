@@ -44,6 +44,7 @@ double LayerTime::operator()(const TokenSums& sums) const {
   if (packed_row_ns > 0) time += packed_row_ns * sums.packed_rows();
   if (target_call_square_ns > 0) time += target_call_square_ns * sums.target_call_square();
   if (source_call_square_ns > 0) time += source_call_square_ns * sums.source_call_square();
+  if (divided_row_ns > 0) time += divided_row_ns * sums.divided_rows;
   return time;
 }
 

@@ -36,6 +36,7 @@ struct LayerTime {
   double packed_row_ns = 0;
   double target_call_square_ns = 0;
   double source_call_square_ns = 0;
+  double divided_row_ns = 0;
   // Ascending by tokens. Empty: a token takes as long among many as among few.
   std::vector<EfficiencyPoint> efficiency = {};
 

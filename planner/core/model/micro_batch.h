@@ -25,6 +25,8 @@ struct TokenSums {
   double cross = 0;
   // Positions that the loss counts.
   double loss = 0;
+  // Of a context rank's share: the rows of it that are divided.
+  int32_t divided_rows = 0;
 
   // Rows whose attention is computed one by one.
   int32_t packed_rows() const { return layout == Layout::kPacked ? rows : 0; }

@@ -51,6 +51,7 @@ void AddPart(const Row& row, absl::Span<const SampleTokens> tokens, int32_t rank
   share->sums.loss += static_cast<double>(LossIn(row, tokens, head) + LossIn(row, tokens, tail));
   share->divided_square += square;
   share->divided_tokens += row.length;
+  ++share->sums.divided_rows;
   // Ranks before it need its last chunk too, those behind it its first alone; and the other way round.
   const auto at = static_cast<size_t>(link);
   share->sent[at] += (ranks - 1 - index) * head.size() + index * (head.size() + tail.size());
@@ -80,7 +81,10 @@ class RowPart {
     share->sums.target_square += square;
     share->divided_square += square;
     share->divided_tokens += row_.length;
-    if (weight > 0) ++share->sums.rows;
+    if (weight > 0) {
+      ++share->sums.rows;
+      ++share->sums.divided_rows;
+    }
     const auto at = static_cast<size_t>(link);
     share->sent[at] += SentOf(index, first) + SentOf(index, last);
     share->received[at] += Received(first, last);

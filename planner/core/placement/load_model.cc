@@ -86,6 +86,7 @@ void LoadModel::AddLayers(const CostModel& costs, LayerKind kind, double layers)
   token_ns_ = token_ns;
   square_ns_ += time.square_ns;
   row_ns_ += time.row_ns;
+  divided_row_ns_ += time.divided_row_ns;
 }
 
 void LoadModel::LayersTime::Add(const LayerTime& form, double times, double divisor) {
@@ -95,6 +96,7 @@ void LoadModel::LayersTime::Add(const LayerTime& form, double times, double divi
   // Rows are calls of their own here.
   square_ns += times * (form.target_square_ns + form.target_call_square_ns) / divisor;
   row_ns += times * form.packed_row_ns / divisor;
+  divided_row_ns += times * form.divided_row_ns / divisor;
   overhead += times * form.target_token_ns / divisor * form.half_efficiency_tokens;
 }
 

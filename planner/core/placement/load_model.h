@@ -50,6 +50,7 @@ class LoadModel {
     double token_ns = 0;
     double square_ns = 0;
     double row_ns = 0;
+    double divided_row_ns = 0;
     // What `half_efficiency_tokens` add.
     double overhead = 0;
     double half_tokens = 0;
@@ -62,6 +63,7 @@ class LoadModel {
   double token_ns_ = 0;
   double square_ns_ = 0;
   double row_ns_ = 0;
+  double divided_row_ns_ = 0;
   double loss_ns_ = 0;
   // Tokens and positions at which half of the speed is reached.
   double half_tokens_ = 0;
@@ -124,6 +126,7 @@ inline double LoadModel::TimeNs(const Load& load) const {
       (token_ns_ * load.tokens * FactorAt(efficiency_, load.tokens) + square_ns_ * load.squares) * speed +
       token_exchange_ns_ * load.tokens;
   if (row_ns_ > 0) time += row_ns_ * load.rows;
+  time += divided_row_ns_ * (load.divided_rows[0] + load.divided_rows[1]);
   const double positions = head_at_loss_only_ ? load.loss : load.tokens;
   if (positions > 0) time += loss_ns_ * (positions * FactorAt(loss_efficiency_, positions) + half_loss_);
   const double exchange = ExchangeNs(load);

@@ -22,6 +22,8 @@ LayerTime OfWhole(LayerTime form, double divisor, double contexts) {
                        &form.source_call_square_ns}) {
     *rate /= divisor * contexts;
   }
+  // Nothing is divided over a rank's only context rank.
+  form.divided_row_ns = 0;
   return form;
 }
 

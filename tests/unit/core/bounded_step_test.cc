@@ -26,6 +26,7 @@ double TokenNs(const v1::CostProfile& profile) { return profile.layers(0).forwar
 TEST(BoundedStepTest, EveryCostIsWithinAFactorOfTwoOfTheVersionBefore) {
   v1::CostProfile before = TwoByTwo().profile();
   before.mutable_embedding_forward()->set_target_token_ns(2);
+  before.mutable_layers(0)->mutable_forward()->set_divided_row_ns(0.7);
   before.set_optimizer_fixed_ns(300);
   before.mutable_layers(0)->mutable_backward_input()->set_target_token_ns(8);
   before.mutable_layers(0)->mutable_backward_weight()->set_target_token_ns(6);
@@ -45,6 +46,7 @@ TEST(BoundedStepTest, EveryCostIsWithinAFactorOfTwoOfTheVersionBefore) {
       EXPECT_DOUBLE_EQ(is.forward().target_square_ns(), bounded * was.forward().target_square_ns());
       EXPECT_DOUBLE_EQ(is.backward_ratio_none(), bounded * was.backward_ratio_none());
     }
+    EXPECT_DOUBLE_EQ(step.layers(0).forward().divided_row_ns(), bounded * 0.7);
     EXPECT_DOUBLE_EQ(step.layers(0).backward_input().target_token_ns(), bounded * 8);
     EXPECT_DOUBLE_EQ(step.layers(0).backward_weight().target_token_ns(), bounded * 6);
     EXPECT_DOUBLE_EQ(step.embedding_forward().target_token_ns(), bounded * 2);

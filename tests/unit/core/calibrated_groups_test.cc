@@ -82,6 +82,24 @@ TEST(CalibratedGroupsTest, RanksThatWaitForThoseWithMoreToDoAreNotSlow) {
   }
 }
 
+TEST(CalibratedGroupsTest, DividedRowsTakeAsManyTimesWhatWasPlannedAsLayersForBeingThere) {
+  v1::JobSpec job = JobOf({.pipeline = 2, .context = 4});
+  job.mutable_profile()->mutable_layers(0)->mutable_forward()->set_divided_row_ns(200);
+  CostFactors truth;
+  truth.forward[kDecoder].fixed = 1.7;
+  const v1::CostProfile ran_with = ReviseProfile(job.profile(), Architecture::kGpt, truth);
+  EXPECT_DOUBLE_EQ(ran_with.layers(0).forward().divided_row_ns(), 340);
+  const Ran ran(job, ran_with, 6);
+  v1::CostProfile without = ran_with;
+  without.mutable_layers(0)->mutable_forward()->clear_divided_row_ns();
+  EXPECT_GT(ran.WorstError(without), kRounding);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding);
+  // A small part of a pass: what is measured says little about it.
+  EXPECT_NEAR((*fitted)->profile.layers(0).forward().divided_row_ns(), 340, 34);
+}
+
 TEST(CalibratedGroupsTest, ARankThatIsNotSlowAnyMoreIsSaidToBe) {
   const v1::JobSpec job = JobOf({.tensor = 2});
   Ran ran(job, job.profile(), 6);

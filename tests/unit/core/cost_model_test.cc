@@ -151,6 +151,20 @@ TEST(CostModelTest, ACallOfAttentionMayTakeTimeForAllOfItsRowsAtOnce) {
   EXPECT_DOUBLE_EQ(time(TokenSums()), 5);
 }
 
+TEST(CostModelTest, DividedRowsMayTakeTimeEach) {
+  LayerTime time;
+  time.fixed_ns = 5;
+  time.target_token_ns = 2;
+  time.half_efficiency_tokens = 50;
+  time.divided_row_ns = 3;
+  TokenSums share = Packed({{0, 10, 0}, {0, 40, 0}});
+  EXPECT_DOUBLE_EQ(time(share), 5 + 2 * 50 * 2);
+  share.divided_rows = 2;
+  EXPECT_DOUBLE_EQ(time(share), 5 + 2 * 50 * 2 + 3 * 2);
+  EXPECT_EQ(LossPositions(share).divided_rows, 0);
+  EXPECT_EQ(TargetSide(share).divided_rows, 0);
+}
+
 TEST(CostModelTest, RowsTakeNothingWhereThereIsNoAttention) {
   EXPECT_THAT(MessageOf([](v1::CostProfile* profile) {
                 profile->mutable_layers(1)->mutable_forward()->set_packed_row_ns(3);
@@ -167,6 +181,14 @@ TEST(CostModelTest, RowsTakeNothingWhereThereIsNoAttention) {
                 profile->mutable_layers(1)->mutable_forward()->set_target_call_square_ns(3);
               }),
               testing::HasSubstr("layers[1].forward.target_call_square_ns: 3; leave it out"));
+  EXPECT_THAT(MessageOf([](v1::CostProfile* profile) {
+                profile->mutable_layers(1)->mutable_forward()->set_divided_row_ns(3);
+              }),
+              testing::HasSubstr("layers[1].forward.divided_row_ns: 3; leave it out"));
+  EXPECT_THAT(MessageOf([](v1::CostProfile* profile) {
+                profile->mutable_layers(0)->mutable_forward()->set_divided_row_ns(-3);
+              }),
+              testing::HasSubstr("layers[0].forward.divided_row_ns: -3; must be finite and at least 0"));
 }
 
 TEST(CostModelTest, EfficiencyRaisesTheTimeOfSmallMicroBatches) {

@@ -246,6 +246,38 @@ TEST(ContextCostTest, EveryKindOfLinkIsWaitedForInTurn) {
   EXPECT_EQ(costs.Memory(0, shares[3]).keys_values, 80 * 32);
 }
 
+TEST(ContextCostTest, DividedRowsTakeTimeInBothPasses) {
+  v1::JobSpec job = GroupGpt(2, 1);
+  job.mutable_profile()->mutable_layers(0)->mutable_forward()->set_divided_row_ns(300);
+  const CostModel costs = ModelOf(job);
+  // One row on both ranks, and one that the first has whole.
+  const std::vector<Share> shares = Divide(costs, {{0, 100, 40}, {0, 60, 20}}, {{0, 2}, {0, 1}});
+  const LayerCosts first = CostsOf(costs, shares[0]), second = CostsOf(costs, shares[1]);
+  const double first_ns = 1000 + 10 * (50 + 60) + 0.01 * (5000 + 3600) + 300;
+  EXPECT_DOUBLE_EQ(first.forward[kDecoder], first_ns);
+  EXPECT_DOUBLE_EQ(second.forward[kDecoder], 1000 + 10 * 50 + 0.01 * 5000 + 300);
+  EXPECT_DOUBLE_EQ(first.backward[kDecoder][kKeepAll], 2 * first_ns);
+  // Of tensor ranks each has its heads of all keys.
+  const CostModel tensor = ModelOf([&] {
+    SetGroup(2, 2, 1, &job);
+    return job;
+  }());
+  EXPECT_DOUBLE_EQ(CostsOf(tensor, shares[0]).forward[kDecoder], first_ns / 2);
+}
+
+TEST(ContextCostTest, DividedRowsTakeWhatEachFormOfABackwardPassSays) {
+  v1::JobSpec job = GroupGpt(2, 1);
+  v1::LayerCost& layer = *job.mutable_profile()->mutable_layers(0);
+  layer.mutable_backward_input()->set_target_token_ns(20);
+  layer.mutable_backward_input()->set_divided_row_ns(5);
+  layer.mutable_backward_weight()->set_target_token_ns(9);
+  const CostModel costs = ModelOf(job);
+  const LayerCosts layers = CostsOf(costs, Divide(costs, {{0, 100, 40}}, {{0, 2}})[0]);
+  EXPECT_DOUBLE_EQ(layers.forward[kDecoder], 1000 + 500 + 50);
+  EXPECT_DOUBLE_EQ(layers.backward[kDecoder][kKeepAll], 20 * 50 + 5 + 9 * 50);
+  EXPECT_DOUBLE_EQ(layers.weight[kDecoder], 9 * 50);
+}
+
 TEST(ContextCostTest, AnEmptyShareTakesWhatAnEmptyMicroBatchTakes) {
   const CostModel costs = ModelOf(GroupGpt(2, 1));
   const Share empty = Divide(costs, {{0, 100, 40}}, {{0, 1}})[1];

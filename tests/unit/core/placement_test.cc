@@ -29,6 +29,9 @@ v1::JobSpec RandomGroupJob(uint32_t contexts, Random* random) {
   job.mutable_mesh()->set_context(contexts);
   const uint32_t tensor = random->Range(1, 2);
   job.mutable_mesh()->set_tensor(tensor);
+  // Drawn apart, so that the rest does not depend on it.
+  Random divided = *random;
+  const bool divided_rows = divided.Chance(30);
   const double half_efficiency = random->Chance(50) ? random->Range(1, 200) : 0;
   const double square = 0.001 * random->Range(1, 40);
   for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers()) {
@@ -37,6 +40,7 @@ v1::JobSpec RandomGroupJob(uint32_t contexts, Random* random) {
     } else {
       layer.mutable_forward()->set_target_square_ns(square);
       if (random->Chance(30)) layer.mutable_forward()->set_packed_row_ns(random->Range(1, 300));
+      if (divided_rows) layer.mutable_forward()->set_divided_row_ns(divided.Range(1, 3000));
     }
     layer.mutable_forward()->set_fixed_ns(random->Range(0, 3000));
     layer.mutable_forward()->set_half_efficiency_tokens(half_efficiency);

@@ -334,6 +334,16 @@ void RandomRows(Random* random, v1::CostProfile* profile) {
   }
 }
 
+// More calls of attention's kernels, and what is merged of them.
+void RandomDividedRows(Random* random, v1::CostProfile* profile) {
+  for (v1::LayerCost& layer : *profile->mutable_layers()) {
+    if (layer.name() == "head") continue;
+    layer.mutable_forward()->set_divided_row_ns(random->Range(1, 3000));
+    if (!layer.has_backward_input()) continue;
+    layer.mutable_backward_input()->set_divided_row_ns(random->Range(0, 6000));
+  }
+}
+
 // Kernels that make something for all rows of a call.
 void RandomCalls(Random* random, v1::CostProfile* profile) {
   for (v1::LayerCost& layer : *profile->mutable_layers()) {
@@ -495,6 +505,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));
   if (limits.context > 1 || limits.tensor > 1) RandomGroups(limits, &groups, &job);
+  Random divided(seed + (uint64_t{17} << 40));
+  if (job.mesh().context() > 1 && divided.Chance(40)) RandomDividedRows(&divided, job.mutable_profile());
   Random speeds(seed + (uint64_t{16} << 40));
   if (speeds.Chance(limits.speeds_percent)) RandomSpeeds(&speeds, job.mutable_profile()->mutable_cluster());
   Random weights(seed + (uint64_t{7} << 40));

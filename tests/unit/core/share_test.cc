@@ -234,17 +234,20 @@ TEST_F(ShareTest, DividedRowsAreKnownApart) {
     const DividedBatch given = RandomDividedBatch(seed);
     std::vector<int64_t> tokens(given.contexts, 0);
     std::vector<double> squares(given.contexts, 0);
+    std::vector<int32_t> rows(given.contexts, 0);
     for (size_t row = 0; row < given.spans.size(); ++row) {
       const Span& span = given.spans[row];
       const auto length = static_cast<int64_t>(given.loss[row].size());
       for (int rank = span.first; rank < span.first + span.ranks && span.ranks > 1; ++rank) {
         tokens[rank] += length;
+        ++rows[rank];
         squares[rank] += static_cast<double>(length * length) / span.ranks;
       }
     }
     const std::vector<Share> shares = Shares(given);
     for (int rank = 0; rank < given.contexts; ++rank) {
       ASSERT_EQ(shares[rank].divided_tokens, tokens[rank]) << "seed " << seed;
+      ASSERT_EQ(shares[rank].sums.divided_rows, rows[rank]) << "seed " << seed;
       ASSERT_EQ(shares[rank].divided_square, squares[rank]) << "seed " << seed;
       ASSERT_EQ(shares[rank].exchanges(), tokens[rank] > 0) << "seed " << seed;
     }

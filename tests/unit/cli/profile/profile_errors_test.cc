@@ -111,6 +111,17 @@ TEST(ProfileErrors, OfSharesOfContextRanksCountTheTokensOfTheRank) {
   EXPECT_THAT(ToText(*errors), HasSubstr("packed, 1 samples, 100 tokens on one of 4 context ranks"));
 }
 
+TEST(ProfileErrors, OfSharesOfContextRanksCountTheirDividedRows) {
+  HeldOutPass share = Forward(400, 1.1e6 + 2e5);
+  share.samples.front().span = 4;
+  share.contexts = 4;
+  v1::ProfileFile file = SomeProfile();
+  file.mutable_profile()->mutable_layers(0)->mutable_forward()->set_divided_row_ns(2e5);
+  const auto errors = ErrorsOf(file, {.passes = {share}, .disturbance = ""});
+  ASSERT_TRUE(errors.ok()) << errors.status();
+  EXPECT_NEAR(Of(*errors, "shares of context ranks").worst, 0, 1e-9);
+}
+
 TEST(ProfileErrors, SayWhatDisturbedTheMeasurement) {
   HeldOutTimes times = {.passes = {Forward(100, 1e6)}, .disturbance = "a build"};
   const auto errors = ErrorsOf(SomeProfile(), times);

@@ -40,6 +40,7 @@ void ExpectAsPlanned(const MicroBatch& shape, int contexts, int64_t window = 0) 
   EXPECT_DOUBLE_EQ(figures.target_square, planned.target_square);
   EXPECT_EQ(figures.packed_rows, planned.packed_rows());
   EXPECT_DOUBLE_EQ(figures.target_call_square, planned.target_call_square());
+  EXPECT_EQ(figures.divided_rows, planned.divided_rows);
   EXPECT_EQ(figures.source, 0);
 }
 

@@ -84,6 +84,49 @@ TEST(FitTime, FindsTheFormulaOfWholeRowsAndSharesInBoth) {
   EXPECT_NEAR(fitted.packed_row_ns, 6e4, 1);
 }
 
+// A share of four rows of so many tokens, each over so many context ranks.
+TokenFigures ShareOf(double length, double ranks) {
+  return {.target = 4 * length / ranks,
+          .target_square = 4 * length * length / ranks,
+          .packed_rows = 4,
+          .divided_rows = 4};
+}
+
+TEST(FitTime, TellsWhatDividedRowsTakeFromWhatPackedOnesTake) {
+  const MeasuredTime time = {.fixed_ns = 4e4,
+                             .target_token_ns = 900,
+                             .target_square_ns = 0.5,
+                             .packed_row_ns = 6e4,
+                             .divided_row_ns = 1.5e5};
+  std::vector<CostPoint> points = PointsOf(time);
+  for (const double length : {16.0, 128.0, 512.0}) {
+    TokenFigures whole = ShareOf(length, 1);
+    whole.divided_rows = 0;
+    points.push_back({whole, time(whole)});
+  }
+  for (const double ranks : {2.0, 4.0}) {
+    for (const double length : {64.0, 256.0, 1024.0}) {
+      const TokenFigures share = ShareOf(length, ranks);
+      points.push_back({share, time(share)});
+    }
+  }
+  const MeasuredTime fitted = FitTime(points);
+  EXPECT_NEAR(fitted.divided_row_ns, 1.5e5, 10);
+  EXPECT_NEAR(fitted.packed_row_ns, 6e4, 10);
+  EXPECT_NEAR(fitted.target_token_ns, 900, 0.1);
+}
+
+// Shares that are faster than whole rows of their tokens: noise, for nothing is gained by dividing.
+TEST(FitTime, DividedRowsNeverGiveTimeBack) {
+  const MeasuredTime time = {.fixed_ns = 4e4, .target_token_ns = 900, .target_square_ns = 0.5};
+  std::vector<CostPoint> points = PointsOf(time);
+  for (const double length : {64.0, 256.0, 1024.0}) {
+    const TokenFigures share = ShareOf(length, 2);
+    points.push_back({share, time(share) - 5e3 * share.divided_rows});
+  }
+  EXPECT_EQ(FitTime(points).divided_row_ns, 0);
+}
+
 TEST(FitTime, TellsWhatACallTakesFromWhatItsRowsDo) {
   const MeasuredTime time = {.fixed_ns = 4e4,
                              .target_token_ns = 900,

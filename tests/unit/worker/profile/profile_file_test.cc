@@ -20,7 +20,8 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
                             .half_efficiency_tokens = 4,
                             .packed_row_ns = 8,
                             .target_call_square_ns = 9,
-                            .source_call_square_ns = 10};
+                            .source_call_square_ns = 10,
+                            .divided_row_ns = 11};
   measured.head.forward = {.target_token_ns = 5, .efficiency = {{16, 1.25}, {64, 1}}};
   measured.layer.backward = {{.target_square_ns = 7}, {.target_token_ns = 6}};
   measured.layer.backward_input_share = 0.625;
@@ -50,6 +51,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(layer.forward().target_square_ns(), 3);
   EXPECT_EQ(layer.forward().packed_row_ns(), 8);
   EXPECT_EQ(layer.forward().target_call_square_ns(), 9);
+  EXPECT_EQ(layer.forward().divided_row_ns(), 11);
   EXPECT_EQ(layer.forward().source_call_square_ns(), 10);
   EXPECT_EQ(layer.forward().half_efficiency_tokens(), 4);
   EXPECT_EQ(layer.forward().cross_ns(), 5);
