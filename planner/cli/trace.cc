@@ -139,7 +139,7 @@ void Trace::AddMeasured(const v1::Plan& plan, const core::TimesByRank& times_by_
   for (int rank = 0; rank < ranks; ++rank) {
     AddProgram(plan, rank,
                {.place = PlaceName(MeshOfReplica(plan, plan.programs(rank).replica()), places[rank]),
-                .slow_factor = factors[rank],
+                .slow_factors = factors,
                 .core_share = core_shares.empty() ? 1 : core_shares[rank],
                 .waits = std::move(waits[rank])},
                times_by_rank[rank]);
@@ -219,11 +219,14 @@ void Trace::AddPlannedBeside(const v1::Plan& plan, int64_t origin_ns) {
 void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction, const RankLook& look,
                      const InstructionTime& time) {
   Json arguments = ArgumentsOf(plan, plan.programs(rank), instruction);
-  if (look.slow_factor > 1 && core::IsPass(instruction.op())) arguments["slow_factor"] = look.slow_factor;
+  if (core::IsPass(instruction.op())) {
+    const double slow = core::SlownessOfPass(plan, plan.programs(rank), instruction, look.slow_factors);
+    if (slow > 1) arguments["slow_factor"] = slow;
+  }
   if (look.core_share < 1 && core::IsLonePass(instruction)) arguments["core_share"] = look.core_share;
   if (time.exchange_ns.has_value()) arguments["exchange_ms"] = Milliseconds(*time.exchange_ns);
   if (const auto computed =
-          core::ComputedTimeOf(plan, plan.programs(rank), instruction, time, look.slow_factor)) {
+          core::ComputedTimeOf(plan, plan.programs(rank), instruction, time, look.slow_factors[rank])) {
     arguments["computed_ms"] = Milliseconds(computed->ns);
     arguments["expected_computed_ms"] = Milliseconds(computed->expected_ns);
   }

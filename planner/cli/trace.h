@@ -55,8 +55,8 @@ class Trace {
   struct RankLook {
     // In its stage group, for people; empty without groups.
     std::string place;
-    // By what the plan's costs say that its stage group is slow; 1: it is not.
-    double slow_factor = 1;
+    // By what the plan's costs say that ranks are slow.
+    const std::vector<double>& slow_factors;
     double core_share = 1;
     // By id: of instructions that wait.
     std::map<uint32_t, core::WaitCause> waits;

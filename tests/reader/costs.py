@@ -398,7 +398,7 @@ class Costs:
         return min(above) >= 0 and max(above) > 0
 
     def slowness(self, ranks):
-        """By what passes of the stage group of these ranks are slower than the profile says."""
+        """By what passes of the slowest of these ranks are slower than the profile says."""
         return max((slow.factor for slow in self.profile.slow_ranks if slow.rank in ranks), default=1)
 
     def transfer_ns(self, transferred_bytes, rank, other_rank):

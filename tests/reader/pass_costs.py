@@ -38,9 +38,20 @@ class PassCosts:
         if key not in self._known:
             recompute = self._reading.plan.replicas[replica].micro_batches[index].recompute[stage.index]
             shares = [self._reading.share(replica, index, context) for context in range(of_mesh.pipeline.contexts)]
-            factor = of_mesh.costs.slowness(of_mesh.pipeline.ranks_of_group(replica, stage))
-            self._known[key] = [_slowed(_of_share(of_mesh, stage, share, recompute), factor) for share in shares]
+            self._known[key] = [
+                _slowed(_of_share(of_mesh, stage, share, recompute), _slowness(of_mesh, replica, stage, context))
+                for context, share in enumerate(shares)
+            ]
         return self._known[key]
+
+
+def _slowness(of_mesh, replica, stage, context):
+    """Of a context rank: that of the slowest rank that it meets in every layer."""
+    pipeline = of_mesh.pipeline
+    ranks = pipeline.ranks_of_group(replica, stage)
+    if pipeline.experts == 1:
+        ranks = ranks[context * pipeline.tensors : (context + 1) * pipeline.tensors]
+    return of_mesh.costs.slowness(ranks)
 
 
 def _of_share(of_mesh, stage, share, recompute):
@@ -54,7 +65,7 @@ def _of_share(of_mesh, stage, share, recompute):
 
 
 def _slowed(costs_of, factor):
-    """The same on a stage group that is slow; rounded once more."""
+    """The same on a context rank that is slow; rounded once more."""
     if factor == 1:
         return costs_of
     result = {op: (round_half_up(own * factor), exchange) for op, (own, exchange) in costs_of.items()}

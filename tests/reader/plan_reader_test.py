@@ -81,6 +81,7 @@ CASES = {
     "slow links, loop": ("gpt-slow-links", "--pp=2 --dp=3 --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1"),
     "slow links, stage groups": ("gpt-slow-links", "--pp=2 --dp=2 --cp=2 --layout=packed"),
     "slow links, side by side": ("gpt-slow-links", "--strategies='pp 2 + pp 4' --layout=packed"),
+    "slow context ranks": ("gpt-groups-slow", "--pp=1 --dp=2 --cp=4 --layout=packed"),
     "slow stage groups": ("gpt-groups-slow", "--pp=2 --dp=2 --cp=2 --tp=2 --layout=packed --schedule=split-backward"),
     "experts over context ranks": ("gpt-experts", "--pp=2 --dp=2 --cp=2 --ep=2 --layout=packed --recompute=selective"),
     "experts over tensor ranks": ("gpt-experts", "--pp=2 --dp=2 --tp=2 --ep=2 --shard-optimizer-state --recompute=full"),

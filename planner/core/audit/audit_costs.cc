@@ -159,11 +159,10 @@ class CostsAudit {
   }
 
   void CheckPass(const v1::Program& program, const v1::Instruction& instruction) {
-    const PassCost cost = CostOf(instruction, CostsOf(instruction, place_.context));
+    const PassCost cost = CostOf(instruction, place_.context);
     int64_t longest = cost.own_ns;
     for (int context = 0; context < costs_.group().context; ++context) {
-      if (context != place_.context)
-        longest = std::max(longest, CostOf(instruction, CostsOf(instruction, context)).own_ns);
+      if (context != place_.context) longest = std::max(longest, CostOf(instruction, context).own_ns);
     }
     Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(), longest);
     Expect(program, instruction, "memory_acquired_bytes", instruction.memory_acquired_bytes(),
@@ -200,8 +199,9 @@ class CostsAudit {
            cost.exchange.others_beside_arrival ? 1 : 0);
   }
 
-  // The table of execution.md, section 8, and the times of section 7, for a rank's share.
-  PassCost CostOf(const v1::Instruction& pass, const ShareCosts& of) const {
+  // The table of execution.md, section 8, and the times of section 7, for the share of a context rank.
+  PassCost CostOf(const v1::Instruction& pass, int context) const {
+    const ShareCosts& of = CostsOf(pass, context);
     const auto stage = static_cast<int>(pass.stage());
     const StageRecompute recompute = RecomputeOf(
         plan_.replicas(place_.replica).micro_batches(static_cast<int>(pass.micro_batch())), stage);
@@ -213,7 +213,7 @@ class CostsAudit {
     const int64_t peak = costs_.BackwardPeak(stage, memory, recompute);
     const int64_t input_peak = costs_.InputBackwardPeak(stage, memory);
     const auto slowed = [&](int64_t ns) {
-      return costs_.slow_groups().Slowed(ns, place_.replica, place_.position);
+      return costs_.slow_groups().Slowed(ns, place_.replica, place_.position, context);
     };
     const int64_t backward_ns = slowed(costs_.BackwardNs(stage, of.layers, recompute));
     const int64_t weight_ns = slowed(costs_.WeightNs(stage, of.layers));

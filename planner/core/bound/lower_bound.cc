@@ -56,7 +56,7 @@ std::vector<double> LowerBound::CapacityOf(int replicas) const {
   for (size_t position = 0; position < pipeline_.ranks.size(); ++position) {
     std::vector<double> speeds;
     for (int replica = 0; replica < replicas_; ++replica)
-      speeds.push_back(1 / slow_groups_.FactorOf(replica, static_cast<int>(position)));
+      speeds.push_back(slow_groups_.SpeedOf(replica, static_cast<int>(position)));
     std::sort(speeds.begin(), speeds.end(), std::greater<>());
     capacity.push_back(std::accumulate(speeds.begin(), speeds.begin() + replicas, 0.0));
   }

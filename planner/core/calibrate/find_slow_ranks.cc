@@ -65,6 +65,27 @@ std::vector<double> UsualOfPositions(const Topology& topology, const std::vector
   return usual;
 }
 
+// The group of this rank, its first one.
+std::vector<SlowRank> SlowGroup(const Topology& topology, int first, double factor) {
+  const GroupShape& group = topology.shape().group;
+  const RankPlace place = topology.PlaceOf(first);
+  std::vector<SlowRank> slow;
+  for (int context = 0; context < (group.divides_experts() ? 1 : group.context); ++context)
+    slow.push_back({topology.RankAt(place.replica, place.position, context * group.tensor), factor});
+  return slow;
+}
+
+// By how much longer a group took for a pass than its ranks would that are not slow.
+double SlownessOfGroup(const SlowGroups& groups, const RankPlace& place, const MeasuredPass& pass) {
+  if (pass.context_work.empty()) return groups.FactorOf(place.replica, place.position);
+  double longest = 0;
+  for (size_t context = 0; context < pass.context_work.size(); ++context) {
+    const double factor = groups.FactorOf(place.replica, place.position, static_cast<int>(context));
+    longest = std::max(longest, pass.context_work[context] * factor);
+  }
+  return longest;
+}
+
 }  // namespace
 
 std::vector<SlowRank> FindSlowRanks(const CostModel& costs, PassesOf of,
@@ -92,7 +113,13 @@ std::vector<SlowRank> FindSlowRanks(const CostModel& costs, PassesOf of,
     const bool was_slow =
         std::any_of(before.begin(), before.end(), [&](const SlowRank& one) { return one.rank == rank; });
     const double factor = medians[rank] / of_peers;
-    if (factor >= (was_slow ? kStillSlow : kClearlySlow)) slow.push_back({rank, std::min(factor, kMostSlow)});
+    if (factor < (was_slow ? kStillSlow : kClearlySlow)) continue;
+    const double named = std::min(factor, kMostSlow);
+    if (of == PassesOf::kRanks) {
+      slow.push_back({rank, named});
+    } else {
+      std::ranges::copy(SlowGroup(topology, rank, named), std::back_inserter(slow));
+    }
   }
   return slow;
 }
@@ -114,8 +141,7 @@ void TakeSlownessOut(absl::Span<const SlowRank> slow, const Topology& topology, 
   for (MeasuredPass& pass : *passes) {
     if (pass.rank < 0) continue;
     const RankPlace place = topology.PlaceOf(pass.rank);
-    pass.duration_ns /=
-        of == PassesOf::kRanks ? of_ranks[pass.rank] : groups.FactorOf(place.replica, place.position);
+    pass.duration_ns /= of == PassesOf::kRanks ? of_ranks[pass.rank] : SlownessOfGroup(groups, place, pass);
   }
 }
 

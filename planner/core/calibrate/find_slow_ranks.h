@@ -11,8 +11,10 @@ namespace penstock::core {
 
 // What ranks take in units of `costs` (of the job, without slow ranks), relative to the usual rank of their
 // position: those that are clearly slower, ascending. The medians of their passes, by weight of time, are
-// compared. Of passes of groups, a group is named by its first rank; of those of ranks, each rank is
-// compared with all of its position, in its group and in others, each by its own share of the work.
+// compared. Of passes of groups, a group is named by the first rank of each of its context ranks, for nobody
+// knows which of them is slow (where ranks divide experts, by its first rank alone: all are then as slow); of
+// those of ranks, each rank is compared with all of its position, in its group and in others, each by its own
+// share of the work.
 // `peers_alone`: positions are not compared with each other, where they have peers: costs that slow ranks
 // have spoilt say nothing of that. `before`: ranks that were slow; they stay until they are clearly not.
 // Passes of no rank do not count.

@@ -4,9 +4,7 @@
 
 namespace penstock::core {
 
-namespace {
-
-double Foretold(const CostModel& costs, const MeasuredPass& pass, const LayerCosts& layers) {
+double ForetoldNs(const CostModel& costs, const MeasuredPass& pass, const LayerCosts& layers) {
   int64_t foretold = 0;
   if (pass.kind == MeasuredKind::kForward) foretold = costs.ForwardNs(pass.stage, layers);
   if (pass.kind == MeasuredKind::kBackward) foretold = costs.BackwardNs(pass.stage, layers, pass.recompute);
@@ -14,18 +12,16 @@ double Foretold(const CostModel& costs, const MeasuredPass& pass, const LayerCos
   return static_cast<double>(std::max<int64_t>(foretold, 1));
 }
 
-}  // namespace
-
 double ForetoldNs(const CostModel& costs, const MeasuredPass& pass) {
   LayerCosts layers;
-  return costs.Layers(pass.sums, &layers) ? Foretold(costs, pass, layers) : 0;
+  return costs.Layers(pass.sums, &layers) ? ForetoldNs(costs, pass, layers) : 0;
 }
 
 double ForetoldAloneNs(const CostModel& costs, const MeasuredPass& pass) {
   LayerCosts layers;
   if (!costs.Layers(pass.sums, &layers)) return 0;
   layers.DropExchanges();
-  return Foretold(costs, pass, layers);
+  return ForetoldNs(costs, pass, layers);
 }
 
 }  // namespace penstock::core

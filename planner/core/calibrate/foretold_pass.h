@@ -6,6 +6,9 @@
 
 namespace penstock::core {
 
+// Of a rank that takes so much in a layer, whatever the pass says of its tokens. At least 1.
+double ForetoldNs(const CostModel& costs, const MeasuredPass& pass, const LayerCosts& layers);
+
 // Nanoseconds, on a group that is not slow; 0 where the pass is outside of the profile.
 double ForetoldNs(const CostModel& costs, const MeasuredPass& pass);
 

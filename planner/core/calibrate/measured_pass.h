@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/types.h"
@@ -39,6 +40,9 @@ struct MeasuredPass {
   double duration_ns = 0;
   // Of it.
   double host_ns = 0;
+  // Of passes of groups of several context ranks: what each of these has to do, in units of what this rank
+  // has. The group took as long as the one that was last. Empty: nobody says.
+  std::vector<double> context_work = {};
 };
 
 }  // namespace penstock::core

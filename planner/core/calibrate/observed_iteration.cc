@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/calibrate/foretold_pass.h"
 #include "planner/core/calibrate/measured_reshards.h"
 #include "planner/core/calibrate/time_beside_passes.h"
 #include "planner/core/contract/batch_from_proto.h"
@@ -252,10 +253,28 @@ class Observer {
     if (says_waits) add(measured.exchange_ns(), of_ranks_);
     if (waits) return;
     pass.host_ns = static_cast<double>(host_ns);
+    pass.context_work = ContextWork(pass, shares, context);
     const v1::PassExchange& exchange = instruction.exchange();
     add(exchange.tensor_ns() + exchange.context_exposed_ns() +
             ExposedRowsNs(instruction, share, pass.recompute),
         of_groups_);
+  }
+
+  // MeasuredPass::context_work. Where ranks divide experts, all of a group take as long as each other.
+  std::vector<double> ContextWork(const MeasuredPass& pass, const SharesInParts& shares,
+                                  size_t context) const {
+    if (shares.whole.size() == 1 || in_effect_.group().divides_experts()) return {};
+    std::vector<double> work;
+    for (size_t other = 0; other < shares.whole.size(); ++other) {
+      LayerCosts layers;
+      if (!OwnShare{shares.whole[other], shares.parts[other], shares.whole_backward}.Layers(in_effect_,
+                                                                                            &layers))
+        return {};
+      work.push_back(ForetoldNs(in_effect_, pass, layers));
+    }
+    const double own = work[context];
+    for (double& of : work) of /= own;
+    return work;
   }
 
   // What a pass waits for rows of experts: by the plan of a router that was more or less even, it may be much

@@ -53,7 +53,7 @@ absl::Status PlanLayers::Read(const Batch& batch, int replica) {
 int64_t PlanLayers::OwnNs(int replica, Op pass, int micro_batch, int stage, int context) const {
   const LayerCosts& layers = layers_[replica][micro_batch][context];
   const auto slowed = [&](int64_t ns) {
-    return costs_->slow_groups().Slowed(ns, replica, costs_->position_of(stage));
+    return costs_->slow_groups().Slowed(ns, replica, costs_->position_of(stage), context);
   };
   if (pass == Op::kForward) return slowed(costs_->ForwardNs(stage, layers));
   const int64_t weight_ns = slowed(costs_->WeightNs(stage, layers));

@@ -36,6 +36,7 @@ LoadModel::LoadModel(const CostModel& costs) {
   backward_ratio_ = model.backward_ratio(kDecoder, kKeepAll);
   const LayerTime& head = model.form(kHead);
   loss_ns_ = (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.target_token_ns;
+  fixed_ns_ += (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.fixed_ns;
   half_loss_ = head.half_efficiency_tokens;
   loss_efficiency_ = head.efficiency;
   head_at_loss_only_ = costs.profile().layers[kHead].loss_tokens_only;
@@ -84,6 +85,7 @@ void LoadModel::AddLayers(const CostModel& costs, LayerKind kind, double layers)
   }
   efficiency_ = TableOfSum(token_ns_, efficiency_, time.token_ns, time.efficiency);
   token_ns_ = token_ns;
+  fixed_ns_ += time.fixed_ns;
   square_ns_ += time.square_ns;
   row_ns_ += time.row_ns;
   divided_row_ns_ += time.divided_row_ns;
@@ -92,6 +94,7 @@ void LoadModel::AddLayers(const CostModel& costs, LayerKind kind, double layers)
 void LoadModel::LayersTime::Add(const LayerTime& form, double times, double divisor) {
   const double ns = times * form.target_token_ns / divisor;
   efficiency = TableOfSum(token_ns, efficiency, ns, form.efficiency);
+  fixed_ns += times * form.fixed_ns / divisor;
   token_ns += ns;
   // Rows are calls of their own here.
   square_ns += times * (form.target_square_ns + form.target_call_square_ns) / divisor;

@@ -41,12 +41,15 @@ class LoadModel {
   // A row over `ranks` context ranks, a power of two, that reach each other over `link`.
   Load Part(double length, double loss, int ranks, Link link) const;
   double TimeNs(const Load& load) const;
+  // What every rank takes beside that, whatever it has.
+  double FixedNs() const { return fixed_ns_; }
 
  private:
   // Of layers of one kind: sums of closed forms, each so many times and divided.
   struct LayersTime {
     void Add(const LayerTime& form, double times, double divisor);
 
+    double fixed_ns = 0;
     double token_ns = 0;
     double square_ns = 0;
     double row_ns = 0;
@@ -60,6 +63,7 @@ class LoadModel {
   void AddLayers(const CostModel& costs, LayerKind kind, double layers);
   double ExchangeNs(const Load& load) const;
 
+  double fixed_ns_ = 0;
   double token_ns_ = 0;
   double square_ns_ = 0;
   double row_ns_ = 0;

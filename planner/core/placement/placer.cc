@@ -38,7 +38,7 @@ void Placer::Add(size_t row, const Span& span, int times) {
   const Load part = PartOf(row, span);
   for (int context = span.first; context < span.first + span.ranks; ++context) {
     AddTo(part, times, &loads_[context]);
-    times_.Set(context, SizeOf(loads_[context]));
+    times_.Set(context, SizeOf(loads_[context], context));
   }
   times_.Renew(span);
 }
@@ -57,18 +57,31 @@ double Placer::SlowestWith(size_t row, const Span& span, double limit_ns) const 
     Load load = loads_[context];
     AddTo(part, 1, &load);
     if (load.room > MostTokens()) return kInfinite;
-    slowest = std::max(slowest, SizeOf(load));
+    slowest = std::max(slowest, SizeOf(load, context));
     if (slowest >= limit_ns) return kInfinite;
   }
   return slowest;
 }
 
+Span Placer::SpanFor(size_t row, int ranks) const {
+  Span best = times_.FastestSpan(ranks);
+  if (slowness_.empty()) return best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int first = 0; first < contexts_; first += ranks) {
+    const double slowest = SlowestWith(row, {first, ranks}, least);
+    if (slowest >= least) continue;
+    least = slowest;
+    best = {first, ranks};
+  }
+  return best;
+}
+
 Span Placer::SmallestSpan(size_t row, double target_ns) const {
   const int longest = items_[row].longest_span;
-  Span best = times_.FastestSpan(1);
+  Span best = SpanFor(row, 1);
   double least = SlowestWith(row, best, std::numeric_limits<double>::infinity());
   for (int ranks = 2; ranks <= longest && least > target_ns; ranks *= 2) {
-    const Span span = times_.FastestSpan(ranks);
+    const Span span = SpanFor(row, ranks);
     const double slowest = SlowestWith(row, span, least);
     if (slowest >= least) continue;
     least = slowest;
@@ -77,9 +90,15 @@ Span Placer::SmallestSpan(size_t row, double target_ns) const {
   return best;
 }
 
+void Placer::RenewTimes() {
+  for (int context = 0; context < contexts_; ++context) times_.Set(context, SizeOf(loads_[context], context));
+  times_.Renew({0, contexts_});
+}
+
 void Placer::PlaceAll(double target_ns) {
   loads_.assign(contexts_, Load());
   times_.Clear();
+  if (!slowness_.empty()) RenewTimes();
   for (const uint32_t row : order_) {
     spans_[row] = SmallestSpan(row, target_ns);
     Add(row, spans_[row], 1);
@@ -94,8 +113,7 @@ void Placer::PlaceByTokens(bool divide_all) {
   PlaceAll(divide_all ? 0 : tokens / contexts_);
   Improve();
   by_tokens_ = false;
-  for (int context = 0; context < contexts_; ++context) times_.Set(context, SizeOf(loads_[context]));
-  times_.Renew({0, contexts_});
+  RenewTimes();
   if (ScoreNow().excess_tokens <= 0) Improve();
 }
 
@@ -118,13 +136,13 @@ bool Placer::TryMove(size_t row, const Span& to) {
     Load load = loads_[context];
     if (Contains(from, context)) AddTo(leaving, -1, &load);
     AddTo(coming, 1, &load);
-    if (!IsBelow(load, limit)) return false;
+    if (!IsBelow(load, context, limit)) return false;
   }
   for (int context = from.first; context < from.first + from.ranks; ++context) {
     if (Contains(to, context)) continue;
     Load load = loads_[context];
     AddTo(leaving, -1, &load);
-    if (SizeOf(load) >= limit) return false;
+    if (SizeOf(load, context) >= limit) return false;
   }
   Add(row, from, -1);
   Add(row, to, 1);
@@ -132,20 +150,30 @@ bool Placer::TryMove(size_t row, const Span& to) {
   return true;
 }
 
+bool Placer::TryMoveToSpanOf(int ranks, size_t row) {
+  if (slowness_.empty()) {
+    const Span& from = spans_[row];
+    const Span to = times_.FastestSpan(ranks);
+    return (to.first != from.first || to.ranks != from.ranks) && TryMove(row, to);
+  }
+  for (int first = 0; first < contexts_; first += ranks) {
+    if (TryMove(row, {first, ranks})) return true;
+  }
+  return false;
+}
+
 bool Placer::ImproveOnce() {
   const int slowest = times_.SlowestRank();
   for (const uint32_t row : order_) {
     const Span span = spans_[row];
     if (!Contains(span, slowest)) continue;
-    const Span elsewhere = times_.FastestSpan(span.ranks);
-    if (elsewhere.first != span.first && TryMove(row, elsewhere)) return true;
+    if (TryMoveToSpanOf(span.ranks, row)) return true;
     if (span.ranks < items_[row].longest_span) {
       const int ranks = 2 * span.ranks;
       if (TryMove(row, {span.first / ranks * ranks, ranks})) return true;
-      const Span wider = times_.FastestSpan(ranks);
-      if (TryMove(row, wider)) return true;
+      if (TryMoveToSpanOf(ranks, row)) return true;
     }
-    if (span.ranks > 1 && TryMove(row, times_.FastestSpan(span.ranks / 2))) return true;
+    if (span.ranks > 1 && TryMoveToSpanOf(span.ranks / 2, row)) return true;
   }
   return false;
 }
@@ -156,16 +184,19 @@ void Placer::Improve() {
 }
 
 void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, Care care,
-                   std::vector<Span>* spans) {
+                   absl::Span<const double> slowness, std::vector<Span>* spans) {
+  slowness_ = slowness;
+  double speeds = slowness.empty() ? contexts_ : 0;
+  for (const double slow : slowness) speeds += 1 / slow;
   items_.clear();
-  mean_ns_ = 0;
+  mean_ns_ = slowness.empty() ? 0 : model_.FixedNs() * contexts_ / speeds;
   for (const Row& row : rows) {
     Item item;
     item.length = static_cast<double>(row.length);
     for (const uint32_t sample : row.samples) item.loss += tokens[sample].loss;
     item.work_ns = model_.WorkNs(item.length, item.loss);
     item.longest_span = LongestSpan(item.length);
-    mean_ns_ += item.work_ns / contexts_;
+    mean_ns_ += item.work_ns / speeds;
     items_.push_back(item);
   }
   order_.resize(rows.size());

@@ -2,7 +2,7 @@
 //
 //   Placer placer(costs, room);
 //   std::vector<Span> spans;
-//   placer.Place(rows, tokens, Placer::Care::kThorough, &spans);
+//   placer.Place(rows, tokens, Placer::Care::kThorough, /*slowness=*/{}, &spans);
 //
 // Longest first, each row on the smallest aligned span, there where the least loaded ranks are, on which no
 // rank gets above a target time; for several targets, of which the best answer is kept (MULTIFIT: Coffman,
@@ -38,9 +38,10 @@ class Placer {
   // kQuick tries few targets: for searches that place very many micro-batches.
   enum class Care : uint8_t { kQuick, kThorough };
 
-  // One span for each row. With one context rank, the whole group.
+  // One span for each row. With one context rank, the whole group. `slowness`: how many times as long each
+  // context rank takes, at least 1; empty: none is slow.
   void Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, Care care,
-             std::vector<Span>* spans);
+             absl::Span<const double> slowness, std::vector<Span>* spans);
 
   // Rows placed and moved so far, times context ranks that were looked at for each: the work done.
   int64_t looked_at() const { return looked_at_; }
@@ -70,24 +71,34 @@ class Placer {
   // The slowest rank of the span with the row on it; infinite where it would have too many tokens, or be no
   // faster than `limit_ns`.
   double SlowestWith(size_t row, const Span& span, double limit_ns) const;
+  // Of so many ranks, where the row is to go: where the slowest rank is fastest, or, where some are slow,
+  // where it is with the row on it.
+  Span SpanFor(size_t row, int ranks) const;
   // The smallest on which that is not above the target, or the one on which it is least.
   Span SmallestSpan(size_t row, double target_ns) const;
   int LongestSpan(double length) const;
+  void RenewTimes();
   void PlaceAll(double target_ns);
   // As evenly in tokens as it can be, whatever it takes: with rows on the largest spans, or the smallest
   // ones.
   void PlaceByTokens(bool divide_all);
   // Of what a rank has: its time, or, while rows are placed by tokens, that.
-  double SizeOf(const Load& load) const { return by_tokens_ ? load.room : model_.TimeNs(load); }
+  double SizeOf(const Load& load, int context) const {
+    if (by_tokens_) return load.room;
+    if (slowness_.empty()) return model_.TimeNs(load);
+    return (model_.FixedNs() + model_.TimeNs(load)) * slowness_[context];
+  }
   double MostTokens() const {
     return by_tokens_ ? std::numeric_limits<double>::infinity() : room_.most_tokens;
   }
   void Improve();
   bool ImproveOnce();
   bool TryMove(size_t row, const Span& to);
+  // To the fastest span of so many ranks, or, where some are slow, to any of them.
+  bool TryMoveToSpanOf(int ranks, size_t row);
   // Whether a rank with this has room for it and takes less than `limit_ns`.
-  bool IsBelow(const Load& load, double limit_ns) const {
-    return load.room <= MostTokens() && SizeOf(load) < limit_ns;
+  bool IsBelow(const Load& load, int context, double limit_ns) const {
+    return load.room <= MostTokens() && SizeOf(load, context) < limit_ns;
   }
   Score ScoreNow() const;
 
@@ -97,6 +108,7 @@ class Placer {
   TokenRoom room_;
   bool by_tokens_ = false;
   // Of the rows that are being placed.
+  absl::Span<const double> slowness_;
   std::vector<Item> items_;
   std::vector<uint32_t> order_;
   double mean_ns_ = 0;

@@ -52,6 +52,8 @@ void FitRules(const ScheduleSpace& space, Candidate* candidate) {
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     if (candidate->stop.stopped()) return;
     CandidateReplica& part = candidate->replicas[replica];
+    if (candidate->table.IsUneven(static_cast<int>(replica)))
+      UpdateReplica(static_cast<int>(replica), candidate);
     FittedRules fitted = space.Fit(candidate->table, part.slots, static_cast<int>(replica));
     part.rules = std::move(fitted.rules);
     for (const int32_t slot : part.slots) {
@@ -106,6 +108,7 @@ void UpdateReplica(int replica, Candidate* candidate) {
   const CandidateReplica& part = candidate->replicas[replica];
   for (const int32_t slot : part.slots) {
     if (candidate->stop.stopped()) return;
+    candidate->table.SetReplica(slot, replica);
     candidate->table.Update(slot);
   }
 }

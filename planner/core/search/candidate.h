@@ -9,6 +9,7 @@
 #include "planner/core/partition/groups.h"
 #include "planner/core/search/micro_batch_table.h"
 #include "planner/core/search/replica_evaluator.h"
+#include "planner/core/search/replica_speeds.h"
 #include "planner/core/search/schedule_space.h"
 
 namespace penstock::core {
@@ -24,7 +25,8 @@ struct Candidate {
   using Rows = MicroBatchTable::Rows;
 
   Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens, Rows rows = Rows::kPlaced)
-      : table(space.costs(), tokens, space.LowestLevels(), space.buffers(), space.RoomOfRank(), rows),
+      : table(space.costs(), tokens, space.LowestLevels(), space.buffers(), space.RoomOfRank(), rows,
+              {ContextSlowness(space.costs(), space.topology(), tokens), space.places_by_speed()}),
         stop(space.stop()) {}
 
   MicroBatchTable table;
@@ -58,7 +60,7 @@ void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candid
 // After a change of a replica's makespan.
 void SetMakespan(Candidate* candidate);
 
-// Brings the figures of a replica's slots in line with their levels.
+// Brings the figures of a replica's slots in line with their levels, and with who runs them.
 void UpdateReplica(int replica, Candidate* candidate);
 
 // Orders each replica anew: tries a few orders that are known to be good and keeps the best.

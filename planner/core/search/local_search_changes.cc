@@ -107,6 +107,7 @@ bool LocalSearch::SplitMicroBatch(int replica) {
   candidate_->replicas[replica].rules.backward_order.clear();
   std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
   slots.insert(slots.begin() + position + random_.Below(2), taken_slot_);
+  table.SetReplica(taken_slot_, replica);
   candidate_->table.Update(slot);
   candidate_->table.Update(taken_slot_);
   return true;
@@ -157,6 +158,8 @@ bool LocalSearch::SwapMicroBatches(int from_replica, int to_replica) {
   SaveSlot(to_slot);
   candidate_->replicas[from_replica].slots[from] = to_slot;
   candidate_->replicas[to_replica].slots[to] = from_slot;
+  candidate_->table.SetReplica(to_slot, from_replica);
+  candidate_->table.SetReplica(from_slot, to_replica);
   candidate_->table.Update(to_slot);
   candidate_->table.Update(from_slot);
   return true;
@@ -174,6 +177,7 @@ bool LocalSearch::MoveMicroBatch(int from_replica, int to_replica) {
     candidate_->replicas[replica].rules.backward_order.clear();
   }
   to.insert(to.begin() + random_.Below(static_cast<uint32_t>(to.size()) + 1), slot);
+  candidate_->table.SetReplica(slot, to_replica);
   candidate_->table.Update(slot);
   return true;
 }

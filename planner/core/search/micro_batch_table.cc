@@ -1,8 +1,10 @@
 #include "planner/core/search/micro_batch_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "planner/core/cost/rounding.h"
 #include "planner/core/schedule/recompute_ladder.h"
 
 namespace penstock::core {
@@ -18,8 +20,9 @@ constexpr double kMostOfPart = 0.75;
 
 MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
                                  std::vector<int32_t> levels, TransferBuffers buffers, TokenRoom room,
-                                 Rows rows)
+                                 Rows rows, SlowContexts slow)
     : costs_(&costs),
+      slow_(std::move(slow)),
       contexts_(rows == Rows::kEven ? 1 : static_cast<size_t>(costs.group().context)),
       placer_(costs, room),
       row_parts_(costs),
@@ -41,6 +44,7 @@ void MicroBatchTable::Reserve(size_t slots) {
   spans_.reserve(all);
   part_of_row_.reserve(all);
   whole_backward_.reserve(all);
+  replica_of_slot_.reserve(all);
   stale_.reserve(all);
   figures_.reserve(all * offset(1));
 }
@@ -58,13 +62,21 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   spans_.emplace_back();
   part_of_row_.emplace_back();
   whole_backward_.push_back(0);
+  replica_of_slot_.push_back(kNoReplica);
   stale_.push_back(0);
   figures_.resize(offset(slot + 1));
   Place(slot);
   return slot;
 }
 
-void MicroBatchTable::Place(int slot, Placer::Care care) {
+void MicroBatchTable::SetReplica(int slot, int32_t replica) {
+  if (slow_.of_replicas.empty()) return;
+  const absl::Span<const double> before = PlacingOf(slot);
+  replica_of_slot_[slot] = replica;
+  if (!std::ranges::equal(before, PlacingOf(slot))) stale_[slot] = 1;
+}
+
+void MicroBatchTable::Place(int slot, Placer::Care care, absl::Span<const double> slowness) {
   stale_[slot] = 0;
   part_of_row_[slot].clear();
   whole_backward_[slot] = 0;
@@ -73,7 +85,7 @@ void MicroBatchTable::Place(int slot, Placer::Care care) {
     return;
   }
   const std::vector<Row> rows = RowsIn(slot);
-  placer_.Place(rows, tokens_, care, &spans_[slot]);
+  placer_.Place(rows, tokens_, care, slowness, &spans_[slot]);
   ShareOut(slot, rows);
 }
 
@@ -87,9 +99,11 @@ void MicroBatchTable::PlaceRow(int slot, int32_t ranks) {
   ShareOut(slot, RowsIn(slot));
 }
 
-void MicroBatchTable::PlaceThoroughly(int slot) {
+void MicroBatchTable::PlaceThoroughly(int slot, double power) {
   if (costs_->group().context == 1) return;
-  Place(slot, Placer::Care::kThorough);
+  std::vector<double> slowness;
+  for (const double slow : SlownessOf(replica_of_slot_[slot])) slowness.push_back(std::pow(slow, power));
+  Place(slot, Placer::Care::kThorough, slowness);
   Update(slot);
 }
 
@@ -221,6 +235,32 @@ void MicroBatchTable::Update(int slot) {
   work_ns_[slot] = *std::max_element(rank_work_.begin(), rank_work_.end());
 }
 
+void MicroBatchTable::SlowDown(int slot, int replica, absl::Span<int64_t> figures) const {
+  const SlowGroups& slow = costs_->slow_groups();
+  const int stages = costs_->stages();
+  const absl::Span<const LayerCosts> costs = layer_costs(slot);
+  for (int stage = 0; stage < stages; ++stage) {
+    const int position = costs_->position_of(stage);
+    const auto set = [&](Field field, const auto& ns_of) {
+      int64_t& ns = figures[field * stages + stage];
+      if (!slow.IsUneven(replica)) {
+        ns = slow.Slowed(ns, replica, position, 0);
+      } else if (costs.size() < static_cast<size_t>(costs_->group().context)) {
+        ns = RoundToInteger(static_cast<double>(ns) / slow.SpeedOf(replica, position));
+      } else {
+        ns = 0;
+        for (size_t context = 0; context < costs.size(); ++context)
+          ns = std::max(ns, slow.Slowed(ns_of(costs[context]), replica, position, static_cast<int>(context)));
+      }
+    };
+    const StageRecompute recompute =
+        RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
+    set(kForwardNs, [&](const LayerCosts& of) { return costs_->ForwardNs(stage, of); });
+    set(kBackwardNs, [&](const LayerCosts& of) { return costs_->BackwardNs(stage, of, recompute); });
+    set(kWeightNs, [&](const LayerCosts& of) { return costs_->WeightNs(stage, of); });
+  }
+}
+
 void MicroBatchTable::UpdateLevel(int slot, int stage, int32_t level) {
   levels(slot)[stage] = level;
   const StageRecompute recompute = RecomputeAtLevel(costs_->stage(stage), level, costs_->has_selective());
@@ -241,6 +281,7 @@ void MicroBatchTable::Save(int slot, Saved* saved) const {
   const absl::Span<const Share> shares = Shares(slot);
   saved->shares.assign(shares.begin(), shares.end());
   saved->part_of_row = part_of_row_[slot];
+  saved->replica = replica_of_slot_[slot];
   saved->whole_backward = whole_backward_[slot];
   saved->work_ns = work_ns_[slot];
   saved->known = known_[slot] != 0;
@@ -257,6 +298,7 @@ void MicroBatchTable::Restore(const Saved& saved) {
   spans_[saved.slot] = saved.spans;
   std::copy(saved.shares.begin(), saved.shares.end(), shares_.begin() + first);
   part_of_row_[saved.slot] = saved.part_of_row;
+  replica_of_slot_[saved.slot] = saved.replica;
   whole_backward_[saved.slot] = saved.whole_backward;
   stale_[saved.slot] = 0;
 }

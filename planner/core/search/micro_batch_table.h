@@ -19,6 +19,14 @@
 
 namespace penstock::core {
 
+// Context ranks of different speed.
+struct SlowContexts {
+  // By replica (ContextSlowness of replica_speeds.h).
+  std::vector<std::vector<double>> of_replicas = {};
+  // Else slots are placed as though they were alike, until PlaceThoroughly.
+  bool places_by_speed = true;
+};
+
 class MicroBatchTable {
  public:
   enum Field : int {
@@ -40,6 +48,8 @@ class MicroBatchTable {
     kPassingBytes,
     kFields
   };
+  // Of a slot that no replica has yet.
+  static constexpr int32_t kNoReplica = -1;
   // All that depends on the samples of a slot, for taking a change back.
   struct Saved {
     int slot = 0;
@@ -50,6 +60,7 @@ class MicroBatchTable {
     std::vector<Span> spans;
     std::vector<Share> shares;
     PartOfRow part_of_row;
+    int32_t replica = kNoReplica;
     char whole_backward = 0;
     int64_t work_ns = 0;
     bool known = true;
@@ -61,9 +72,11 @@ class MicroBatchTable {
 
   // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
   // (recompute_ladder.h) that micro-batches begin with. `room`: of a context rank for one micro-batch, where
-  // it can be helped.
+  // it can be helped. `slow`: for placing the slots of a
+  // replica.
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels,
-                  TransferBuffers buffers, TokenRoom room = {}, Rows rows = Rows::kPlaced);
+                  TransferBuffers buffers, TokenRoom room = {}, Rows rows = Rows::kPlaced,
+                  SlowContexts slow = {});
 
   // Room for as many more slots, so that nothing is copied while they are added.
   void Reserve(size_t slots);
@@ -71,8 +84,14 @@ class MicroBatchTable {
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
   // Call after a change of samples(slot), or of many levels.
   void Update(int slot);
-  // Places a slot again with all care, and updates it.
-  void PlaceThoroughly(int slot);
+  // Says which replica runs the slot: Update places it anew where that one's context ranks are slow, or those
+  // of the one before were.
+  void SetReplica(int slot, int32_t replica);
+  // Whether the replica's context ranks differ in speed, so that placements of its slots are its own.
+  bool IsUneven(int replica) const { return !SlownessOf(replica).empty(); }
+  // Places a slot again with all care, and updates it. `power`: of how slow context ranks are; 0: as though
+  // none were.
+  void PlaceThoroughly(int slot, double power = 1);
   // Puts the only row of a slot on the first so many context ranks. Call Update before its figures are used.
   void PlaceRow(int slot, int32_t ranks);
   // Whether parts may begin inside of rows: layers then keep keys of one part for the next.
@@ -109,6 +128,9 @@ class MicroBatchTable {
   const PartOfRow& part_of_row(int slot) const { return part_of_row_[slot]; }
   // Whether forward passes alone go in them.
   bool whole_backward(int slot) const { return whole_backward_[slot] != 0; }
+  // Makes passes in the slot's figures those of slow ranks of the replica: as long as on the last context
+  // rank.
+  void SlowDown(int slot, int replica, absl::Span<int64_t> figures) const;
   // What each context rank has of it, and what that costs in a layer.
   absl::Span<const Share> Shares(int slot) const { return {&shares_[at_context(slot)], contexts()}; }
   absl::Span<const LayerCosts> layer_costs(int slot) const {
@@ -140,8 +162,18 @@ class MicroBatchTable {
   size_t at_context(int slot) const { return static_cast<size_t>(slot) * contexts(); }
   int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
+  // Empty: they are alike.
+  absl::Span<const double> SlownessOf(int replica) const {
+    if (slow_.of_replicas.empty() || replica == kNoReplica) return {};
+    return slow_.of_replicas[replica];
+  }
+  // The same of the replica of the slot, as searches place it.
+  absl::Span<const double> PlacingOf(int slot) const {
+    return slow_.places_by_speed ? SlownessOf(replica_of_slot_[slot]) : absl::Span<const double>();
+  }
   // Divides the slot over the context ranks.
-  void Place(int slot, Placer::Care care = Placer::Care::kQuick);
+  void Place(int slot) { Place(slot, Placer::Care::kQuick, PlacingOf(slot)); }
+  void Place(int slot, Placer::Care care, absl::Span<const double> slowness);
   // Gives context ranks what the spans say.
   void ShareOut(int slot, absl::Span<const Row> rows);
   std::vector<Row> RowsIn(int slot) const {
@@ -184,6 +216,7 @@ class MicroBatchTable {
   }
 
   const CostModel* costs_;
+  SlowContexts slow_;
   // Whose shares it has.
   size_t contexts_;
   Placer placer_;
@@ -204,6 +237,7 @@ class MicroBatchTable {
   std::vector<std::vector<Span>> spans_;
   std::vector<PartOfRow> part_of_row_;
   std::vector<char> whole_backward_;
+  std::vector<int32_t> replica_of_slot_;
   // Whether the samples have changed since they were placed.
   std::vector<char> stale_;
   std::vector<int64_t> figures_;

@@ -247,12 +247,38 @@ Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<
   return SearchOnce(space, of_any_size, tokens, run_tasks, evaluator);
 }
 
+// Places the micro-batches of a replica whose context ranks differ in speed: by their speeds, or only half as
+// much, or not at all, whichever is faster. Positions whose ranks are not slow have more to do where slow
+// ranks of others have less.
+void PlaceUnevenly(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
+  const std::vector<int32_t>& slots = candidate->replicas[replica].slots;
+  const auto place = [&](double power) {
+    for (const int32_t slot : slots) candidate->table.PlaceThoroughly(slot, power);
+    EvaluateReplica(evaluator, replica, candidate);
+    return candidate->replicas[replica].makespan;
+  };
+  constexpr double kPowers[] = {0, 0.5, 1};
+  double best = 0;
+  int64_t least = kInfeasibleNs;
+  for (const double power : kPowers) {
+    const int64_t makespan = place(power);
+    if (makespan > least) continue;
+    least = makespan;
+    best = power;
+  }
+  if (best < 1) place(best);
+}
+
 // What the search has found, with the best placement that is known for each micro-batch.
 void PlaceThoroughly(ReplicaEvaluator* evaluator, Candidate* candidate) {
   if (evaluator->space().costs().group().context == 1) return;
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     if (candidate->stop.stopped()) return;
     CandidateReplica& part = candidate->replicas[replica];
+    if (candidate->table.IsUneven(static_cast<int>(replica))) {
+      PlaceUnevenly(evaluator, static_cast<int>(replica), candidate);
+      continue;
+    }
     for (const int32_t slot : part.slots) candidate->table.PlaceThoroughly(slot);
     EvaluateReplica(evaluator, static_cast<int>(replica), candidate);
   }
@@ -313,10 +339,8 @@ void CutIntoParts(ReplicaEvaluator* evaluator, Candidate* candidate) {
   SetMakespan(candidate);
 }
 
-}  // namespace
-
-Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                       const RunTasks& run_tasks) {
+Candidate PlanIn(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                 const RunTasks& run_tasks) {
   ReplicaEvaluator evaluator(space);
   Candidate candidate = SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
   if (space.stop().stopped()) return candidate;
@@ -324,6 +348,24 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
   CutIntoParts(&evaluator, &candidate);
   TrimRecompute(&evaluator, &candidate);
   return candidate;
+}
+
+bool HasUnevenReplicas(const Candidate& candidate) {
+  for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
+    if (candidate.table.IsUneven(static_cast<int>(replica))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                       const RunTasks& run_tasks) {
+  Candidate candidate = PlanIn(space, job, tokens, run_tasks);
+  if (space.stop().stopped() || space.costs().positions() == 1 || !HasUnevenReplicas(candidate))
+    return candidate;
+  Candidate even = PlanIn(space.WithEvenRows(), job, tokens, run_tasks);
+  return even.makespan < candidate.makespan ? std::move(even) : std::move(candidate);
 }
 
 PolicyLook::PolicyLook(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens)

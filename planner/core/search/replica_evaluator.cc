@@ -15,10 +15,10 @@ constexpr int64_t kNoisyReplaySpeed = 4;
 void AddContexts(const CostModel& costs, int replica, int stage, const StageRecompute& recompute,
                  absl::Span<const Share> shares, absl::Span<const LayerCosts> layers,
                  ReplicaPipeline* pipeline) {
-  const auto slowed = [&](int64_t ns) {
-    return costs.slow_groups().Slowed(ns, replica, costs.position_of(stage));
-  };
   for (size_t context = 0; context < shares.size(); ++context) {
+    const auto slowed = [&](int64_t ns) {
+      return costs.slow_groups().Slowed(ns, replica, costs.position_of(stage), static_cast<int>(context));
+    };
     ContextPass& pass = pipeline->contexts.emplace_back();
     pass.forward_ns = slowed(costs.ForwardNs(stage, layers[context]));
     pass.backward_ns = slowed(costs.BackwardNs(stage, layers[context], recompute));
@@ -74,12 +74,7 @@ void ReplicaEvaluator::SlowDown(const MicroBatchTable& table, absl::Span<const i
     rows_.push_back(static_cast<int32_t>(slowed_.size()));
     const absl::Span<const int64_t> figures = table.figures(slot);
     slowed_.insert(slowed_.end(), figures.begin(), figures.end());
-    for (const auto field :
-         {MicroBatchTable::kForwardNs, MicroBatchTable::kBackwardNs, MicroBatchTable::kWeightNs}) {
-      int64_t* const times = &slowed_[rows_.back() + field * costs.stages()];
-      for (int stage = 0; stage < costs.stages(); ++stage)
-        times[stage] = costs.slow_groups().Slowed(times[stage], replica, costs.position_of(stage));
-    }
+    table.SlowDown(slot, replica, absl::MakeSpan(slowed_).subspan(rows_.back()));
     const std::vector<LinkSlowness>& links = link_slowness_[replica];
     slowed_.resize(slowed_.size() + costs.stages());
     int64_t* const row = &slowed_[rows_.back()];

@@ -53,6 +53,14 @@ class ScheduleSpace {
   TransferBuffers buffers() const {
     return caution_ == Caution::kMuch ? TransferBuffers::kNeighbours : TransferBuffers::kOwn;
   }
+  // The same, but searches place rows as though context ranks were alike, where some are slow. Pipelines may
+  // be faster so: a micro-batch has one placement for all positions.
+  ScheduleSpace WithEvenRows() const {
+    ScheduleSpace space = *this;
+    space.places_by_speed_ = false;
+    return space;
+  }
+  bool places_by_speed() const { return places_by_speed_; }
   const StopToken& stop() const { return stop_; }
   // For each stage the reduction of its gradients; for each rank the optimizer step.
   const std::vector<int64_t>& reduce_ns() const { return reduce_ns_; }
@@ -97,6 +105,7 @@ class ScheduleSpace {
   std::vector<LevelRange> levels_;
   MemoryRoom room_;
   Caution caution_;
+  bool places_by_speed_ = true;
   StopToken stop_;
   std::vector<int64_t> reduce_ns_;
   std::vector<int64_t> optimizer_ns_;

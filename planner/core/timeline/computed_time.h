@@ -15,7 +15,7 @@ struct ComputedTime {
   int64_t expected_ns = 0;
 };
 
-// `slow_factor`: by what the plan's costs say that the rank's group is slow. Empty where nobody knows how
+// `slow_factor`: by what the plan's costs say that the rank is slow. Empty where nobody knows how
 // long the rank waited, where it holds its stages alone, and where ranks divide experts: nobody plans how
 // many rows come to each of them.
 std::optional<ComputedTime> ComputedTimeOf(const v1::Plan& plan, const v1::Program& program,

@@ -8,7 +8,12 @@
 
 namespace penstock::core {
 
-// By rank: the factor of the slowest rank of its stage group (execution.md, section 7); 1: none is slow.
+// By rank: by how much its passes take longer alone (execution.md, section 7); 1: they do not.
 std::vector<double> SlowFactors(const v1::Plan& plan, const v1::CostProfile& profile);
+
+// How many times as long a pass of the plan is planned to take as if no rank were slow: of a stage group, as
+// on the context rank that would then be last. `factors`: SlowFactors.
+double SlownessOfPass(const v1::Plan& plan, const v1::Program& program, const v1::Instruction& pass,
+                      const std::vector<double>& factors);
 
 }  // namespace penstock::core

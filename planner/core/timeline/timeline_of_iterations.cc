@@ -22,8 +22,8 @@ namespace {
 class RankRecords {
  public:
   struct Look {
-    // By what the plan's costs say that the rank is slow.
-    double slow_factor = 1;
+    // By what the plan's costs say that ranks are slow.
+    const std::vector<double>& slow_factors;
     double core_share = 1;
     BatchWait wait;
   };
@@ -79,7 +79,8 @@ class RankRecords {
                               .id = time.id,
                               .stream = StreamOf(instruction)};
     if (IsLonePass(instruction)) record.core_share = look_.core_share;
-    if (const auto computed = ComputedTimeOf(plan_, program_, instruction, time, look_.slow_factor)) {
+    const double slow_factor = look_.slow_factors[program_.rank()];
+    if (const auto computed = ComputedTimeOf(plan_, program_, instruction, time, slow_factor)) {
       record.computed_ns = computed->ns;
       record.expected_computed_ns = computed->expected_ns;
     }
@@ -90,10 +91,12 @@ class RankRecords {
     return record;
   }
 
+  // As though no rank were slow.
   int64_t ExpectedNs(const v1::Instruction& instruction) const {
     const int64_t expected_ns = instruction.expected_duration_ns();
     if (!IsPass(instruction.op())) return expected_ns;
-    return std::llround(static_cast<double>(expected_ns) / look_.slow_factor);
+    return std::llround(static_cast<double>(expected_ns) /
+                        SlownessOfPass(plan_, program_, instruction, look_.slow_factors));
   }
 
   const v1::Plan& plan_;
@@ -147,7 +150,7 @@ absl::StatusOr<Timeline> TimelineOfIterations(absl::Span<const MeasuredIteration
     const std::vector<double> core_shares = CoreSharesOf(iterations[i]);
     for (int rank = 0; rank < iterations[i].plan->programs_size(); ++rank) {
       const RankRecords::Look look = {
-          .slow_factor = slow[rank], .core_share = core_shares[rank], .wait = aligned.waits[i][rank]};
+          .slow_factors = slow, .core_share = core_shares[rank], .wait = aligned.waits[i][rank]};
       PENSTOCK_RETURN_IF_ERROR(
           RankRecords(*iterations[i].plan, rank, look, aligned.times[i][rank]).AddTo(builder));
     }

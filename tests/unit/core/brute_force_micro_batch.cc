@@ -10,8 +10,20 @@
 namespace penstock::core {
 namespace {
 
+// Of the slowest context rank of a replica's stage group. `ns_of`: of the LayerCosts of one that is not slow.
+template <typename NsOf>
+int64_t SlowestNs(const CostModel& costs, int replica, int stage, absl::Span<const LayerCosts> layers,
+                  const NsOf& ns_of) {
+  int64_t slowest = 0;
+  for (size_t context = 0; context < layers.size(); ++context)
+    slowest =
+        std::max(slowest, costs.slow_groups().Slowed(ns_of(layers[context]), replica,
+                                                     costs.position_of(stage), static_cast<int>(context)));
+  return slowest;
+}
+
 // Every (selective, full) that the job allows for a stage, but for those that cost more and keep no less.
-std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stage,
+std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int replica, int stage,
                                 absl::Span<const LayerCosts> layers, const StageMemory& memory,
                                 int64_t kept_besides) {
   const int count = costs.stage(stage).layers();
@@ -29,9 +41,9 @@ std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stag
   std::vector<PassChoice> all;
   all.reserve(allowed.size());
   for (const StageRecompute& recompute : allowed) {
-    int64_t slowest = 0;
-    for (const LayerCosts& share : layers)
-      slowest = std::max(slowest, costs.BackwardNs(stage, share, recompute));
+    const int64_t slowest = SlowestNs(costs, replica, stage, layers, [&](const LayerCosts& share) {
+      return costs.BackwardNs(stage, share, recompute);
+    });
     all.push_back({slowest, costs.StoredBytes(stage, memory, recompute) + kept_besides, recompute});
   }
   std::sort(all.begin(), all.end(), [](const PassChoice& a, const PassChoice& b) {
@@ -89,17 +101,10 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
     const int64_t input = receives ? memory.input : 0;
     const int64_t output = sends ? memory.output : 0;
     SmallPass pass;
-    for (const LayerCosts& share : layers) {
-      pass.forward_ns = std::max(pass.forward_ns, costs.ForwardNs(s, share));
-      pass.weight_ns = std::max(pass.weight_ns, costs.WeightNs(s, share));
-    }
-    pass.choices = Choices(costs, job, s, layers, memory, input + memory.tokens);
-    const auto slow_down = [&](int64_t* ns) {
-      *ns = costs.slow_groups().Slowed(*ns, replica, costs.position_of(s));
-    };
-    slow_down(&pass.forward_ns);
-    slow_down(&pass.weight_ns);
-    for (PassChoice& choice : pass.choices) slow_down(&choice.backward_ns);
+    const auto slowest = [&](const auto& ns_of) { return SlowestNs(costs, replica, s, layers, ns_of); };
+    pass.forward_ns = slowest([&](const LayerCosts& share) { return costs.ForwardNs(s, share); });
+    pass.weight_ns = slowest([&](const LayerCosts& share) { return costs.WeightNs(s, share); });
+    pass.choices = Choices(costs, job, replica, s, layers, memory, input + memory.tokens);
     pass.forward_bytes = output + memory.forward_peak();
     pass.backward_bytes = memory.backward_peak() + input + output;
     pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + memory.tokens;

@@ -109,6 +109,43 @@ TEST(CalibratedGroupsTest, ARankThatIsNotSlowAnyMoreIsSaidToBe) {
   EXPECT_THAT((*fitted)->profile.slow_ranks(), IsEmpty());
 }
 
+// Its rows are fewer in plans that know of it, and no rank is last in all passes.
+TEST(CalibratedGroupsTest, ASlowContextRankStaysNamedWhereItHasLessToDo) {
+  for (const Degrees& mesh : {Degrees{.context = 2}, Degrees{.pipeline = 2, .data = 2, .context = 4}}) {
+    v1::JobSpec job = JobOf(mesh);
+    const v1::CostProfile usual = job.profile();
+    *job.mutable_profile() = WithSlowRank(usual, 1, 1.4);
+    for (const double now : {1.0, 1.4, 2.0}) {
+      const std::string name = absl::StrCat(NameOf(mesh), ", now ", now);
+      Ran ran(job, now > 1 ? WithSlowRank(usual, 1, now) : usual, 6);
+      // What a plan says of computing has its factor.
+      ran.ReportExchanges([&](uint32_t rank) { return rank == 1 ? now / 1.4 : 1; });
+      const auto fitted = ran.Fit();
+      ASSERT_TRUE(fitted.ok()) << name << fitted.status();
+      const v1::CostProfile& profile = fitted->has_value() ? (*fitted)->profile : job.profile();
+      EXPECT_LT(ran.WorstError(profile), 0.03) << name << profile.ShortDebugString();
+      ASSERT_EQ(profile.slow_ranks_size(), now > 1 ? 1 : 0) << name << profile.ShortDebugString();
+      if (now == 1) continue;
+      EXPECT_EQ(profile.slow_ranks(0).rank(), 1U) << name;
+      EXPECT_NEAR(profile.slow_ranks(0).factor(), now, 0.05) << name;
+    }
+  }
+}
+
+// Who of them is slow nobody knows: none is to have fewer rows.
+TEST(CalibratedGroupsTest, WithoutWhatRanksWaitedAllContextRanksOfTheGroupAreNamed) {
+  const v1::JobSpec job = JobOf({.data = 2, .context = 2, .tensor = 2});
+  const Ran ran(job, WithSlowRank(WithSlowRank(job.profile(), 5, 1.3), 7, 1.3), 6);
+  const auto fitted = ran.Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  const v1::CostProfile& profile = (*fitted)->profile;
+  ASSERT_EQ(profile.slow_ranks_size(), 2) << profile.ShortDebugString();
+  EXPECT_EQ(profile.slow_ranks(0).rank(), 4U);
+  EXPECT_EQ(profile.slow_ranks(1).rank(), 6U);
+  EXPECT_EQ(profile.slow_ranks(0).factor(), profile.slow_ranks(1).factor());
+  EXPECT_LT(ran.WorstError(profile), 0.03);
+}
+
 // Workers that do not say what they waited: the group is slow.
 TEST(CalibratedGroupsTest, WithoutWhatRanksWaitedTheFirstOfTheirGroupIsNamed) {
   const v1::JobSpec job = JobOf({.data = 2, .tensor = 2});
