@@ -36,13 +36,17 @@ double PredictedComputeNs(const v1::Plan& plan) {
   return sum;
 }
 
-double MeasuredComputeNs(const std::vector<v1::Op>& ops, const v1::ReportIterationRequest& report) {
+// Of the instructions whose op `counts`.
+double MeasuredNs(const std::vector<v1::Op>& ops, const v1::ReportIterationRequest& report,
+                  bool (*counts)(v1::Op)) {
   double sum = 0;
   for (const v1::MeasuredInstruction& measured : report.instructions()) {
-    if (IsCompute(ops[measured.id()])) sum += static_cast<double>(measured.duration_ns());
+    if (counts(ops[measured.id()])) sum += static_cast<double>(measured.duration_ns());
   }
   return sum;
 }
+
+bool IsOptimizerStep(v1::Op op) { return op == v1::OP_OPTIMIZER_STEP; }
 
 double Bubble(double compute_ns, uint32_t ranks, int64_t total_ns) {
   if (total_ns <= 0) return 0;
@@ -50,6 +54,21 @@ double Bubble(double compute_ns, uint32_t ranks, int64_t total_ns) {
 }
 
 using Reports = std::vector<store::v1::IterationReported>;
+
+// Without what ranks wait in optimizer steps: all but the last one wait there for the norm of all gradients,
+// so that of all steps the shortest has least of it. (A rank that has more parameters than others takes
+// longer, which is counted as waiting too where another one came last.)
+double ComputeNs(const Reports& reports) {
+  double shortest_step = 0;
+  for (const store::v1::IterationReported& report : reports) {
+    const double step = report.optimizer_step_ns();
+    if (step > 0 && (shortest_step == 0 || step < shortest_step)) shortest_step = step;
+  }
+  double sum = 0;
+  for (const store::v1::IterationReported& report : reports)
+    sum += report.compute_ns() - std::max(0.0, report.optimizer_step_ns() - shortest_step);
+  return sum;
+}
 
 // `tasks_of`: those of a report; `summary`: what has tasks.
 template <typename TasksOf, typename Summary>
@@ -140,7 +159,8 @@ store::v1::IterationReported FiguresOf(const std::vector<v1::Op>& ops,
   figures.set_iteration(report.iteration());
   figures.set_duration_ns(report.duration_ns());
   figures.set_waited_for_program_ns(report.waited_for_program_ns());
-  figures.set_compute_ns(MeasuredComputeNs(ops, report));
+  figures.set_compute_ns(MeasuredNs(ops, report, IsCompute));
+  figures.set_optimizer_step_ns(MeasuredNs(ops, report, IsOptimizerStep));
   figures.set_loss(report.loss());
   figures.set_gradient_norm(report.gradient_norm());
   *figures.mutable_part_norms() = report.part_norms();
@@ -170,9 +190,7 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
   summary.set_planning_time_ns(plan.planning_time_ns());
   summary.set_micro_batches(plan.micro_batches());
   summary.set_strategy(plan.strategy());
-  double compute_ns = 0;
   for (const store::v1::IterationReported& report : reports) {
-    compute_ns += report.compute_ns();
     summary.set_loss(summary.loss() + report.loss());
     summary.set_router_balance_loss(summary.router_balance_loss() + report.router_balance_loss());
     summary.set_router_z_loss(summary.router_z_loss() + report.router_z_loss());
@@ -188,7 +206,7 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
       reports, [](const store::v1::IterationReported& report) { return report.tasks(); }, summary);
   AddPartNorms(reports, summary);
   if (plan.has_validation()) *summary.mutable_validation() = SummarizeValidation(plan.validation(), reports);
-  summary.set_bubble(Bubble(compute_ns, plan.ranks(), summary.measured_ns()));
+  summary.set_bubble(Bubble(ComputeNs(reports), plan.ranks(), summary.measured_ns()));
   summary.set_predicted_bubble(Bubble(plan.compute_ns(), plan.ranks(), summary.predicted_ns()));
   return summary;
 }

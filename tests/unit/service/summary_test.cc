@@ -207,6 +207,17 @@ TEST(SummaryTest, TransfersAndWaitsAreBubble) {
   EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 1 - 11.0 / 24.0);
 }
 
+// Rank 2 is the last to come; the others wait for it in their optimizer steps.
+TEST(SummaryTest, WhatRanksWaitInOptimizerStepsIsBubble) {
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    v1::ReportIterationRequest& report = reports.emplace_back(MakeReport(rank, 7));
+    ASSERT_EQ(MakePlan().programs(0).instructions(2).op(), v1::OP_OPTIMIZER_STEP);
+    if (rank != 2) report.mutable_instructions(2)->set_duration_ns(1'500'000);
+  }
+  EXPECT_DOUBLE_EQ(SummaryOf(MakePlan(), reports).bubble(), 1 - 12.0 / 16.0);
+}
+
 TEST(SummaryTest, TimesBeyondAllReasonDoNotOverflow) {
   constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
   std::vector<v1::ReportIterationRequest> reports;
