@@ -180,9 +180,13 @@ absl::Status Checkpointing::WaitForDisk(absl::Duration most) {
 }
 
 absl::Status Checkpointing::BeforeStop() {
-  if (pending_.has_value())
-    PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/false, /*may_be_late=*/false).status());
-  return WaitForDisk(parts_.disk_timeout);
+  if (!pending_.has_value()) return WaitForDisk(parts_.disk_timeout);
+  PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/false, /*may_be_late=*/false).status());
+  PENSTOCK_RETURN_IF_ERROR(WaitForDisk(parts_.disk_timeout));
+  // A rank that leaves ends the epoch, and with it the meeting of a rank 0 that has not heard of the last one
+  // yet. That somebody has left meanwhile does no harm.
+  parts_.meet(/*says=*/false).IgnoreError();
+  return absl::OkStatus();
 }
 
 absl::Status Checkpointing::AtEnd() {

@@ -104,7 +104,8 @@ class Checkpointing {
     return votes.stop || IsLast(iteration);
   }
 
-  // All ranks end here, or may: the checkpoint after the last iteration is complete when this returns.
+  // All ranks end here, or may: the checkpoint after the last iteration is complete when this returns, on
+  // every rank.
   absl::Status BeforeStop();
 
   // The job is finished: each rank has reported its last iteration, so its part is there.

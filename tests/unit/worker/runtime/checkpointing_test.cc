@@ -81,7 +81,8 @@ class CheckpointingTest : public ::testing::Test {
             },
         .meet = [this](bool late) -> absl::StatusOr<bool> {
           events_.emplace_back(late ? "meet late" : "meet");
-          if (!meet_status_.ok()) return meet_status_;
+          complete_at_meeting_ = CompleteCheckpoints(dir_);
+          if (!meet_status_.ok() && --meetings_that_succeed_ < 0) return meet_status_;
           return late || other_is_late_;
         },
         .still_wanted =
@@ -142,6 +143,9 @@ class CheckpointingTest : public ::testing::Test {
   std::atomic<bool> epoch_failed_ = false;
   std::atomic<int> given_up_ = 0;
   absl::Status meet_status_;
+  // Before one ends with the error.
+  int meetings_that_succeed_ = 0;
+  std::vector<uint64_t> complete_at_meeting_;
   std::vector<std::string> events_;
   std::atomic<size_t> written_bytes_ = 0;
   std::unique_ptr<Checkpointing> checkpoints_;
@@ -180,7 +184,7 @@ TEST_F(CheckpointingTest, IsCompleteOnceAllRanksSayThatTheyHaveWritten) {
   ASSERT_TRUE(After(5, kWritten).ok());
   ASSERT_TRUE(checkpoints_->BeforeStop().ok());
   EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(6, 2));
-  EXPECT_THAT(events_, ElementsAre("copy 1", "copy 5", "flush", "meet"));
+  EXPECT_THAT(events_, ElementsAre("copy 1", "copy 5", "flush", "meet", "meet"));
 }
 
 TEST_F(CheckpointingTest, APartWhoseReportsThePlannerLacksIsNotWritten) {
@@ -228,7 +232,7 @@ TEST_F(CheckpointingTest, AJobThatWasDrainedHasItsLastIterationToo) {
   OtherWrites(3);
   iteration_ = 2;
   ASSERT_TRUE(checkpoints_->AtEnd().ok());
-  EXPECT_THAT(events_, ElementsAre("copy 1", "take 2", "flush", "meet"));
+  EXPECT_THAT(events_, ElementsAre("copy 1", "take 2", "flush", "meet", "meet"));
   EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(3, 2));
 }
 
@@ -239,6 +243,29 @@ TEST_F(CheckpointingTest, ARankThatIsToStopHasAllOfThemWrite) {
   ASSERT_TRUE(After(7, kStop).ok());
   EXPECT_THAT(events_, ElementsAre("take 7"));
   OtherWrites(8);
+  ASSERT_TRUE(checkpoints_->BeforeStop().ok());
+  ExpectSound(8, "state 7");
+}
+
+TEST_F(CheckpointingTest, NobodyLeavesBeforeTheFirstRankHasCompletedTheCheckpoint) {
+  for (const uint32_t rank : {0, 1}) {
+    std::filesystem::remove_all(dir_);
+    Begin(rank, 0, 100);
+    ASSERT_TRUE(After(7, kStop).ok());
+    OtherWrites(8);
+    events_.clear();
+    ASSERT_TRUE(checkpoints_->BeforeStop().ok());
+    EXPECT_THAT(events_, ElementsAre("flush", "meet", "meet")) << "rank " << rank;
+    EXPECT_EQ(complete_at_meeting_.size(), rank == 0 ? 1 : 0) << "in the second meeting of rank " << rank;
+  }
+}
+
+TEST_F(CheckpointingTest, ARankThatLeavesOnceTheCheckpointIsCompleteIsNoError) {
+  Begin(0, 0, 100);
+  ASSERT_TRUE(After(7, kStop).ok());
+  OtherWrites(8);
+  meet_status_ = absl::UnavailableError("rank 1 is gone");
+  meetings_that_succeed_ = 1;
   ASSERT_TRUE(checkpoints_->BeforeStop().ok());
   ExpectSound(8, "state 7");
 }

@@ -169,7 +169,7 @@ TEST_F(TrainingLoopTest, ARankThatIsToStopEndsWithACheckpoint) {
   stop_reason_ = absl::CancelledError("stopped by SIGTERM");
   EXPECT_EQ(Run(folder_.path()), stop_reason_);
   EXPECT_THAT(events_, ElementsAre("run 2", "finished 2", "run 3", "part, 1 reports", "finished 3",
-                                   "meet, 2 reports"));
+                                   "meet, 2 reports", "meet, 2 reports"));
   EXPECT_THAT(CompleteCheckpoints(folder_.path()), ElementsAre(4));
 }
 
