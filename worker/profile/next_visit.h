@@ -16,8 +16,9 @@ struct VisitedShape {
   bool open = true;
 };
 
-// Fewer than this are no median that one disturbed visit cannot move.
-inline constexpr size_t kFewestVisits = 3;
+// Fewer than this, of which the first does not count (visits_of_shape.h), are no median that one disturbed
+// visit cannot move, and leave a kind of a layer's passes without a visit that counts.
+inline constexpr size_t kFewestVisits = 4;
 
 // How much a fit to the shapes may be wrong at each of them: what noise of their visits makes of the fit
 // there (its leverage, as in Cook, "Detection of influential observation in linear regression", Technometrics

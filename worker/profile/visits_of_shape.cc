@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/types/span.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -11,7 +13,9 @@ PassTimes Scaled(PassTimes times, double by) {
   return times;
 }
 
-PassTimes MedianOf(const std::vector<PassTimes>& visits) {
+// Of all but the first visit, where there are others.
+PassTimes MedianOf(absl::Span<const PassTimes> visits) {
+  if (visits.size() > 1) visits.remove_prefix(1);
   const auto of = [&](double PassTimes::*member) {
     std::vector<double> values;
     values.reserve(visits.size());

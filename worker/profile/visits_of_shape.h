@@ -7,7 +7,7 @@
 //
 // One visit alone does not tell what a kind takes: a shape that is larger than those before it takes memory
 // for the first time, which the kind that comes first pays for, and a neighbour's burst may last as long as
-// one kind's turn.
+// one kind's turn. The first visit is the one that takes memory: it counts only where there is no other.
 #pragma once
 
 #include <cstddef>

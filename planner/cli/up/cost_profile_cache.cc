@@ -54,7 +54,7 @@ std::string GpuName(const MeasureOptions& options) {
 }
 
 // Grows when more is measured, so that what was cached before is not read.
-constexpr absl::string_view kMeasurement = "11";
+constexpr absl::string_view kMeasurement = "12";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
 std::string PartOfFileName(int value, absl::string_view name, absl::string_view prefix) {

@@ -72,8 +72,7 @@ class MicroBatchTable {
 
   // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
   // (recompute_ladder.h) that micro-batches begin with. `room`: of a context rank for one micro-batch, where
-  // it can be helped. `slow`: for placing the slots of a
-  // replica.
+  // it can be helped. `slow`: for placing the slots of a replica.
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels,
                   TransferBuffers buffers, TokenRoom room = {}, Rows rows = Rows::kPlaced,
                   SlowContexts slow = {});
