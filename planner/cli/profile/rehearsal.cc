@@ -122,13 +122,33 @@ absl::StatusOr<std::optional<v1::CostProfile>> FittedCosts(const std::string& ru
   return std::move(costs);
 }
 
-// Of so many iterations more.
+// The same costs as high as a run of so many iterations says that is planned with them.
+absl::StatusOr<v1::CostProfile> WithLevelOf(const RehearsalOptions& options, const std::string& folder,
+                                            uint64_t iterations, const v1::CostProfile& costs) {
+  UpOptions up = RunOptions(options, folder, "third", iterations, /*fixed_costs=*/true);
+  up.profile = absl::StrCat(folder, "/fitted.json");
+  v1::ProfileFile file = options.file;
+  *file.mutable_profile() = costs;
+  PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(file, up.profile));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::IterationSummary> trained, Train(up));
+  PENSTOCK_ASSIGN_OR_RETURN(const double level, TrainingFactorOf(trained));
+  return core::WithTrainingFactor(costs, core::ArchitectureOf(options.file.model()), level);
+}
+
+// Of so many iterations more, in two runs where there are enough: costs are fitted to the first one, most of
+// all to its last iterations, and a machine may be slower in one second than in another.
 absl::StatusOr<std::optional<v1::CostProfile>> FitToMore(const RehearsalOptions& options,
                                                          const std::string& folder, uint64_t iterations) {
   if (iterations < kFewestToFit) return std::nullopt;
-  const UpOptions up = RunOptions(options, folder, "second", iterations, /*fixed_costs=*/false);
+  const uint64_t behind = iterations / 2 < kFewestToFit ? 0 : iterations / 2;
+  const UpOptions up = RunOptions(options, folder, "second", iterations - behind, /*fixed_costs=*/false);
   PENSTOCK_RETURN_IF_ERROR(Train(up).status());
-  return FittedCosts(up.run_dir);
+  PENSTOCK_ASSIGN_OR_RETURN(std::optional<v1::CostProfile> fitted, FittedCosts(up.run_dir));
+  if (!fitted.has_value()) return std::nullopt;
+  fitted->set_version(options.file.profile().version());
+  if (behind == 0) return fitted;
+  PENSTOCK_ASSIGN_OR_RETURN(fitted, WithLevelOf(options, folder, behind, *fitted));
+  return fitted;
 }
 
 }  // namespace
@@ -182,7 +202,6 @@ absl::StatusOr<v1::CostProfile> Rehearse(const RehearsalOptions& options) {
   const v1::CostProfile& alone = options.file.profile();
   if (!fitted.has_value())
     return core::WithTrainingFactor(alone, core::ArchitectureOf(options.file.model()), factor);
-  fitted->set_version(alone.version());
   fitted->set_training_factor(factor);
   return *std::move(fitted);
 }

@@ -44,11 +44,12 @@ absl::StatusOr<double> TrainingFactorOf(absl::Span<const v1::IterationSummary> i
 
 // The profile with times of training, and how many times longer than by the one before that is
 // (`training_factor`). Of a run with random tokens, in samples of 16 tokens to the longest, as many of each
-// octave; where there was time for a second one, with costs that were fitted to it, else all multiplied by
-// TrainingFactorOf. Ranks and links that were slower than others just then say nothing of other runs, and are
-// not in it. Blocks until it is done; no process and no file is left. Possible errors: UNIMPLEMENTED
-// (adapters alone learn: what they adapt is not there), CANCELLED (a signal), those of TrainingFactorOf, of
-// UpRun and of writing the samples.
+// octave; where there was time for a second one, with costs that were fitted to it, multiplied by
+// TrainingFactorOf a third one that is planned with these, else all multiplied by that of the first one.
+// Ranks and links that were slower than others just then say nothing of other runs, and are not in it. Blocks
+// until it is done; no process and no file is left. Possible errors: UNIMPLEMENTED (adapters alone learn:
+// what they adapt is not there), CANCELLED (a signal), those of TrainingFactorOf, of UpRun and of writing the
+// samples.
 absl::StatusOr<v1::CostProfile> Rehearse(const RehearsalOptions& options);
 
 }  // namespace penstock::cli
