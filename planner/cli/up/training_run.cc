@@ -19,7 +19,7 @@ constexpr uint64_t kUntilCostsAreFitted = 5;
 constexpr uint64_t kLeastWindow = 4;
 // Then it is given what ranks do in this time, or in so many times what planning an iteration takes: costs
 // that are fitted hold behind that, and a planner that starts again is back before.
-constexpr absl::Duration kTimeAhead = absl::Seconds(2);
+constexpr absl::Duration kTimeAhead = absl::Seconds(1);
 constexpr int kPlanningTimesAhead = 4;
 // So that a step does not block for long.
 constexpr absl::Duration kWatchDeadline = absl::Seconds(2);

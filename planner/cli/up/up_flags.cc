@@ -74,7 +74,7 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
   up.planning.AddTo(command);
   command.add_option(
       "--look-ahead", up.look_ahead,
-      "Iterations planned ahead of the slowest rank (default: what ranks do in 2 s, 4 to 16; with "
+      "Iterations planned ahead of the slowest rank (default: what ranks do in 1 s, 4 to 16; with "
       "--fixed-costs 16)");
   command.add_flag(
       "--fixed-costs", up.fixed_costs,

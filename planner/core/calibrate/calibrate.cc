@@ -20,6 +20,7 @@
 #include "planner/core/calibrate/measured_expert_load.h"
 #include "planner/core/calibrate/measured_noise.h"
 #include "planner/core/calibrate/measured_reshards.h"
+#include "planner/core/calibrate/recent_level.h"
 #include "planner/core/calibrate/revise_profile.h"
 #include "planner/core/contract/batch_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
@@ -103,11 +104,11 @@ class Replays {
   Simulator simulator_;
 };
 
-// Mean of |foretold - measured| / measured.
+// Mean of |foretold - measured| / measured of passes.
 double MeanError(const std::vector<double>& measured_over_foretold) {
   double sum = 0;
   for (const double ratio : measured_over_foretold) sum += std::abs(1 / ratio - 1);
-  return measured_over_foretold.empty() ? 0 : sum / static_cast<double>(measured_over_foretold.size());
+  return sum / static_cast<double>(measured_over_foretold.size());
 }
 
 // All measurements of the iterations.
@@ -290,18 +291,20 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   const v1::CostProfile base = BaseOf(planner, in_effect, iterations);
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(job, base, in_effect, iterations));
   PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
-  const auto missing_with = [&](double noise) -> absl::StatusOr<double> {
+  const auto ratios_with = [&](double noise) {
     factors.pass_noise = noise;
-    PENSTOCK_ASSIGN_OR_RETURN(
-        std::vector<double> ratios,
-        RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
+    return RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop);
+  };
+  const auto missing_with = [&](double noise) -> absl::StatusOr<double> {
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> ratios, ratios_with(noise));
     return UpperMedian(ratios);
   };
   PENSTOCK_ASSIGN_OR_RETURN(const double noise,
                             NoiseThatRanksWaitFor(factors.pass_noise.value_or(0), missing_with));
-  PENSTOCK_ASSIGN_OR_RETURN(const double missing, missing_with(SteadyNoise(noise, in_effect.pass_noise())));
-  factors.waiting = std::clamp(missing, 1 / kMostMissing, kMostMissing);
-  factors.all *= factors.waiting;
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> ratios,
+                            ratios_with(SteadyNoise(noise, in_effect.pass_noise())));
+  factors.all *= std::clamp(RecentLevel(ratios), 1 / kMostMissing, kMostMissing);
+  factors.waiting = std::clamp(UpperMedian(ratios), 1 / kMostMissing, kMostMissing);
   Calibration result;
   result.profile = ReviseProfile(base, job.architecture, factors);
   // A profile that was given may be wrong by any factor; one that was fitted is near the truth.
@@ -310,8 +313,8 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   result.profile.set_version(in_effect.version() + 1);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> before, RatiosWith(in_effect, job, &replays, stop));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> after, RatiosWith(result.profile, job, &replays, stop));
-  result.error_before = MeanError(before);
-  result.error_after = MeanError(after);
+  result.error_before = RecentError(before);
+  result.error_after = RecentError(after);
   if (result.error_after <= result.error_before - kLeastGain) return result;
   const bool other_speeds =
       LargestChange(SlowRanksFromProto(in_effect), SlowRanksFromProto(result.profile)) >= kSpeedChange;

@@ -191,10 +191,10 @@ TEST_F(TrainingRunTest, FeedsLittleUntilCostsAreFittedToWhatWasMeasured) {
   }
 }
 
-TEST(WindowOfTimesTest, LastsForSomeSecondsAndLongerThanPlanningTakes) {
+TEST(WindowOfTimesTest, LastsForASecondAndLongerThanPlanningTakes) {
   constexpr absl::Duration kNoPlanning;
   EXPECT_EQ(WindowOfTimes(absl::Milliseconds(10), kNoPlanning, 16), 16);
-  EXPECT_EQ(WindowOfTimes(absl::Milliseconds(300), kNoPlanning, 16), 7);
+  EXPECT_EQ(WindowOfTimes(absl::Milliseconds(150), kNoPlanning, 16), 7);
   EXPECT_EQ(WindowOfTimes(absl::Seconds(1), kNoPlanning, 16), 4);
   EXPECT_EQ(WindowOfTimes(absl::Seconds(1), kNoPlanning, 2), 2);
   EXPECT_EQ(WindowOfTimes(absl::Seconds(10), absl::Seconds(20), 16), 8);
