@@ -6,6 +6,7 @@
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/layer_model.h"
 #include "planner/core/cost/loaded_experts.h"
+#include "planner/core/cost/slow_groups.h"
 #include "planner/core/topology/nodes.h"
 
 namespace penstock::core {
@@ -118,9 +119,11 @@ Profile ProfileOfGroup(const Profile& profile, const Job& job) {
   result.embedding_parameter_bytes /= group.tensor;
   result.slow_ranks.clear();
   const Topology groups = JobOfGroups(job).topology;
-  for (const SlowRank& slow : profile.slow_ranks) {
-    const RankPlace place = job.topology.PlaceOf(slow.rank);
-    result.slow_ranks.push_back({groups.RankAt(place.replica, place.position), slow.factor});
+  const SlowGroups slow_groups(profile.slow_ranks, job.topology);
+  for (int rank = 0; rank < groups.ranks(); ++rank) {
+    const RankPlace place = groups.PlaceOf(rank);
+    const double speed = slow_groups.SpeedOf(place.replica, place.position);
+    if (speed < 1) result.slow_ranks.push_back({rank, 1 / speed});
   }
   result.slow_links.clear();
   for (const SlowLink& slow : profile.slow_links) {

@@ -2,7 +2,8 @@
 // would take far longer than it could change the answer.
 //
 // The rank takes for a micro-batch what each rank of the group takes that has an even share of it, and needs
-// as much memory. What tensor ranks exchange counts with their layers; keys and values count as hidden.
+// as much memory. What tensor ranks exchange counts with their layers; keys and values count as hidden. A
+// slow context rank has fewer rows than the others: the group is as fast as all of them together.
 #pragma once
 
 #include "planner/core/cost/profile.h"

@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/slow_groups.h"
+#include "planner/core/stages/group_as_rank.h"
 #include "tests/unit/core/group_jobs.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/core/ran_iterations.h"
@@ -156,6 +159,21 @@ TEST(SlowGroupsTest, AContextRankIsAsSlowAsTheSlowestOfItsTensorRanks) {
   EXPECT_TRUE(slow.IsUneven(0));
   EXPECT_EQ(slow.Slowed(7, 0, 1, 0), 7);
   EXPECT_EQ(slow.Slowed(7, 0, 1, 1), 21);
+}
+
+TEST(SlowGroupsTest, WhereStagesAreChosenAGroupIsAsFastAsItsContextRanksTogether) {
+  const auto slow_of = [](const SlowCase& of) {
+    const v1::JobSpec spec = WithSlow(JobOf(of), of);
+    return ProfileOfGroup(*ProfileFromProto(spec.profile(), Architecture::kGpt), *JobFromProto(spec))
+        .slow_ranks;
+  };
+  const std::vector<SlowRank> context = slow_of({.pipeline = 2, .context = 2, .slow = 3, .factor = 1.5});
+  ASSERT_EQ(context.size(), 1u);
+  EXPECT_EQ(context[0].rank, 1);
+  EXPECT_DOUBLE_EQ(context[0].factor, 1.2);
+  const std::vector<SlowRank> tensor = slow_of({.pipeline = 2, .tensor = 2, .slow = 3, .factor = 1.5});
+  ASSERT_EQ(tensor.size(), 1u);
+  EXPECT_DOUBLE_EQ(tensor[0].factor, 1.5);
 }
 
 TEST(SlowGroupsTest, WhereRanksDivideExpertsAllOfAGroupAreAsSlowAsTheSlowest) {
