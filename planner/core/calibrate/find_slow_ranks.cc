@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/median/median.h"
+#include "common/median/weighted_median.h"
 #include "planner/core/calibrate/foretold_pass.h"
 
 namespace penstock::core {
@@ -22,24 +23,6 @@ constexpr double kSlowPosition = 1.2;
 // More is no slow rank but one that stands still.
 constexpr double kMostSlow = 20;
 constexpr size_t kFewestPasses = 4;
-
-struct Ratio {
-  double value = 0;
-  double weight = 0;
-};
-
-// The value that half of the weight is not above; 0 without any.
-double WeightedMedian(std::vector<Ratio> ratios) {
-  std::sort(ratios.begin(), ratios.end(), [](const Ratio& a, const Ratio& b) { return a.value < b.value; });
-  double all = 0;
-  for (const Ratio& ratio : ratios) all += ratio.weight;
-  double sum = 0;
-  for (const Ratio& ratio : ratios) {
-    sum += ratio.weight;
-    if (2 * sum >= all) return ratio.value;
-  }
-  return 0;
-}
 
 // What a rank of each position takes that is not slow, of the medians of ranks, 0 of those that have none; 0:
 // unknown. Ranks are compared with those of the same position, which run the same layers, and a position with
@@ -92,7 +75,7 @@ std::vector<SlowRank> FindSlowRanks(const CostModel& costs, PassesOf of,
                                     absl::Span<const MeasuredPass> passes, absl::Span<const SlowRank> before,
                                     bool peers_alone) {
   const Topology& topology = costs.topology();
-  std::vector<std::vector<Ratio>> ratios(topology.ranks());
+  std::vector<std::vector<WeightedValue>> ratios(topology.ranks());
   for (const MeasuredPass& pass : passes) {
     if (pass.rank < 0) continue;
     const double foretold = ForetoldNs(costs, pass);

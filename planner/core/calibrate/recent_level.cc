@@ -1,16 +1,16 @@
 #include "planner/core/calibrate/recent_level.h"
 
 #include <cmath>
+#include <utility>
 
 #include "common/least_squares/least_squares.h"
-#include "common/median/median.h"
+#include "common/median/weighted_median.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr int kRobustRounds = 5;
-// Relative; iterations that are no further from the mean count whole.
-constexpr double kNear = 0.01;
+// Relative; iterations that are no further from the median count whole.
+constexpr double kNear = 0.02;
 
 double WeightedMean(absl::Span<const double> values, absl::Span<const double> weights) {
   double sum = 0, all = 0;
@@ -33,16 +33,14 @@ std::vector<double> RecencyWeights(size_t iterations) {
 double RecentLevel(absl::Span<const double> measured_over_foretold) {
   if (measured_over_foretold.empty()) return 1;
   const std::vector<double> recency = RecencyWeights(measured_over_foretold.size());
-  std::vector<double> ratios(measured_over_foretold.begin(), measured_over_foretold.end());
-  double level = UpperMedian(ratios);
-  for (int round = 0; round < kRobustRounds; ++round) {
-    std::vector<double> distances;
-    for (const double ratio : measured_over_foretold) distances.push_back(std::abs(ratio - level));
-    std::vector<double> weights = HuberWeights(distances, kNear * level);
-    for (size_t i = 0; i < weights.size(); ++i) weights[i] *= recency[i];
-    level = WeightedMean(measured_over_foretold, weights);
-  }
-  return level;
+  std::vector<WeightedValue> ratios;
+  for (size_t i = 0; i < recency.size(); ++i) ratios.push_back({measured_over_foretold[i], recency[i]});
+  const double middle = WeightedMedian(std::move(ratios));
+  std::vector<double> distances;
+  for (const double ratio : measured_over_foretold) distances.push_back(std::abs(ratio - middle));
+  std::vector<double> weights = HuberWeights(distances, kNear * middle);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] *= recency[i];
+  return WeightedMean(measured_over_foretold, weights);
 }
 
 double RecentError(absl::Span<const double> measured_over_foretold) {

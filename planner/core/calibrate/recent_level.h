@@ -19,8 +19,8 @@ namespace penstock::core {
 inline constexpr double kHalfLifeIterations = 4;
 std::vector<double> RecencyWeights(size_t iterations);
 
-// The weighted mean of what iterations, the oldest first, took over what is foretold; those that are far off
-// count less (Huber). 1 where there are none.
+// The weighted mean of what iterations, the oldest first, took over what is foretold; those that are far from
+// their weighted median count less (Huber). 1 where there are none.
 double RecentLevel(absl::Span<const double> measured_over_foretold);
 
 // The weighted mean of |foretold - measured| / measured likewise; 0 where there are none.
