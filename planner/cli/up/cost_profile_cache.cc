@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/files/files.h"
+#include "common/hash/sha256.h"
 #include "common/held_out/disturbance.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -142,6 +144,16 @@ absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const
   return absl::UnavailableError(absl::StrCat("writing '", cached, "': ", error.message()));
 }
 
+// Names of files have at most 255 bytes, and files beside the profile have longer ones. A name that is too
+// long ends with a hash of all of it.
+std::string Shortened(const std::string& name) {
+  constexpr size_t kMostBytes = 200;
+  constexpr size_t kHashBytes = 8;
+  if (name.size() <= kMostBytes) return name;
+  const std::string hash = absl::BytesToHexString(Sha256(name).substr(0, kHashBytes));
+  return absl::StrCat(name.substr(0, kMostBytes - 1 - hash.size()), "-", hash);
+}
+
 std::string ContextName(const std::vector<uint32_t>& ranks) {
   std::string name;
   for (const uint32_t contexts : ranks) absl::StrAppend(&name, Optional("context", contexts));
@@ -171,7 +183,7 @@ std::vector<uint32_t> ContextRanksToMeasure(const v1::ModelSpec& model, uint32_t
 
 std::string CostProfileName(const MeasureOptions& options) {
   const v1::ModelSpec& model = options.model;
-  return absl::StrCat(
+  const std::string stem = absl::StrCat(
       model.architecture() == v1::ARCHITECTURE_T5 ? "t5" : "gpt", "-hidden", model.hidden(), "-heads",
       model.heads(), Optional("inner", model.attention_inner()), Optional("shared", model.key_value_heads()),
       PartNames(model), "-ffn", model.ffn(), FeedForwardName(model.feed_forward()),
@@ -187,7 +199,8 @@ std::string CostProfileName(const MeasureOptions& options) {
       Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers", options.copies,
       TensorName(options.tensor_degrees), ContextName(options.context_ranks),
       Optional("expert", options.expert > 1 ? options.expert : 0), GpuName(options), "-", ProcessorName(),
-      "-v", kMeasurement, ".json");
+      "-v", kMeasurement);
+  return absl::StrCat(Shortened(stem), ".json");
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {

@@ -42,6 +42,18 @@ std::string Name(const v1::ModelSpec& model, uint32_t copies = 1) {
   return CostProfileName(options);
 }
 
+// Other files have this name and more, in file systems that take 255 bytes.
+TEST(CostProfileCacheTest, NamesThatWouldBeTooLongEndWithAHashOfAllOfThem) {
+  MeasureOptions options;
+  options.model = Model();
+  for (uint32_t degree = 2; degree <= 64; ++degree) options.tensor_degrees.push_back(degree);
+  const std::string name = CostProfileName(options);
+  EXPECT_LE(name.size(), 205u);
+  EXPECT_THAT(name, HasSubstr("gpt-hidden64"));
+  ++options.tensor_degrees.back();
+  EXPECT_NE(CostProfileName(options), name);
+}
+
 TEST(CostProfileCacheTest, TheNameIsReadable) {
   EXPECT_THAT(
       Name(Model()),
