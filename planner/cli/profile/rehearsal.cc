@@ -147,8 +147,7 @@ absl::StatusOr<std::optional<v1::CostProfile>> FitToMore(const RehearsalOptions&
   if (!fitted.has_value()) return std::nullopt;
   fitted->set_version(options.file.profile().version());
   if (behind == 0) return fitted;
-  PENSTOCK_ASSIGN_OR_RETURN(fitted, WithLevelOf(options, folder, behind, *fitted));
-  return fitted;
+  return WithLevelOf(options, folder, behind, *fitted);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/median/weighted_median.h"
 #include "planner/core/calibrate/foretold_pass.h"
 
 namespace penstock::core {
@@ -32,11 +33,6 @@ struct LogRatio {
   double foretold_ns = 0;
 };
 
-struct Distance {
-  double value = 0;
-  double weight = 0;
-};
-
 std::map<Alike, std::vector<LogRatio>> LogRatios(const CostModel& costs,
                                                  absl::Span<const MeasuredPass> passes) {
   std::set<std::tuple<int, int, int>> split;
@@ -58,8 +54,8 @@ std::map<Alike, std::vector<LogRatio>> LogRatios(const CostModel& costs,
 
 // Of each from the one before it that is alike, as wide as of one from the true value: whatever they have in
 // common, and whatever changes slowly, is in both.
-std::vector<Distance> Distances(const std::map<Alike, std::vector<LogRatio>>& ratios) {
-  std::vector<Distance> distances;
+std::vector<WeightedValue> Distances(const std::map<Alike, std::vector<LogRatio>>& ratios) {
+  std::vector<WeightedValue> distances;
   for (const auto& [alike, all] : ratios) {
     for (size_t i = 1; i < all.size(); ++i) {
       distances.push_back({std::abs(all[i].value - all[i - 1].value) / std::numbers::sqrt2,
@@ -69,25 +65,12 @@ std::vector<Distance> Distances(const std::map<Alike, std::vector<LogRatio>>& ra
   return distances;
 }
 
-// The value that half of the weight is not above.
-double WeightedMiddle(std::vector<Distance> distances) {
-  std::ranges::sort(distances, {}, &Distance::value);
-  double all = 0;
-  for (const Distance& distance : distances) all += distance.weight;
-  double sum = 0;
-  for (const Distance& distance : distances) {
-    sum += distance.weight;
-    if (2 * sum >= all) return distance.value;
-  }
-  return 0;
-}
-
 }  // namespace
 
 std::optional<double> MeasuredNoise(const CostModel& costs, absl::Span<const MeasuredPass> passes) {
-  std::vector<Distance> distances = Distances(LogRatios(costs, passes));
+  std::vector<WeightedValue> distances = Distances(LogRatios(costs, passes));
   if (distances.size() < kFewestDistances) return std::nullopt;
-  return std::min(kDeviationOfMedian * WeightedMiddle(std::move(distances)), kMostNoise);
+  return std::min(kDeviationOfMedian * WeightedMedian(std::move(distances)), kMostNoise);
 }
 
 double SteadyNoise(double noise, double before) {

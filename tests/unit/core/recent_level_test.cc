@@ -29,7 +29,7 @@ TEST(RecentLevel, IsHardlyMovedByOneIterationThatTookFarLonger) {
   const double level = RecentLevel(ratios);
   ratios.back() = 20;
   EXPECT_NEAR(RecentLevel(ratios), level, 0.05);
-  // Of as few as this one as well, where all but the last one are ever further apart.
+  // Of four alone, too.
   EXPECT_NEAR(RecentLevel({1.05, 1.08, 1.11, 2.03}), 1.08, 0.08);
 }
 
